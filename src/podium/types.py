@@ -1,0 +1,265 @@
+"""The nouns: small frozen values with no behaviour beyond derived properties.
+
+A `Workflow` is what a planner wrote; a `Round` is one workflow and what came of it; a `Run` is a
+question and its rounds. Events, traces, rewards and API responses are all views of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+Blame = Literal["policy", "limits", "infra"]
+"""Whose fault a failure is: the planner's, a limit that we were told to keep, or the world's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    content: str
+    images: tuple[str, ...] = ()
+    """`https:` or `data:` URLs, handed to the worker as they are and never fetched by us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    text: str
+    images: tuple[str, ...] = ()
+    earlier: tuple[Message, ...] = ()
+    """The conversation that led to it, system messages included."""
+
+    @staticmethod
+    def of(question: Question | str) -> Question:
+        return question if isinstance(question, Question) else Question(question)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens. `cached` is part of `input`, and `reasoning` part of `output`."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.input + self.output
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached + other.cached,
+            self.reasoning + other.reasoning,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a worker is asked to write. What is None is left to the worker's own settings."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    effort: str | None = None
+    """Reasoning effort (`minimal`, `low`, `medium`, `high`) or a thinking budget in tokens."""
+    grammar: str = ""
+    """A GBNF grammar that local models are held to; remote ones never see it."""
+
+    def over(self, own: Sampling) -> Sampling:
+        """These settings where they are given, and `own` elsewhere."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        unset = {"stop": (), "grammar": ""}
+        chosen = {k: v for k, v in given.items() if v != unset.get(k)}
+        return Sampling(**{f.name: chosen.get(f.name, getattr(own, f.name)) for f in fields(own)})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An earlier step as a later one may see it."""
+
+    step: int
+    subtask: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a worker is asked. Equal requests have equal digests, and so equal recordings."""
+
+    messages: tuple[Message, ...]
+    visible: tuple[Seen, ...] = ()
+    """The same outputs that `messages` quotes, for the workers that are programs."""
+    sampling: Sampling = Sampling()
+    sample: int = 0
+    """Which of several independent answers to this very request is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    text: str
+    usage: Usage = Usage()
+    cost: float | None = 0.0
+    """Dollars; None where no price is known."""
+    finish: str = "stop"
+    reasoning: str = ""
+    attempts: int = 1
+    replayed: bool = False
+    """It came out of a recording: it has a cost, and nobody paid it today."""
+    inner: Run | None = None
+    """The run behind it, where the worker is itself a strategy."""
+
+
+Access = tuple[int, ...] | Literal["all"]
+"""Positions of earlier steps, or all of them together with the round before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a workflow: who works, on what, and which earlier outputs they may read."""
+
+    worker: int
+    """Index into the pool."""
+    subtask: str
+    access: Access = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """Steps in the order they were written. The last one speaks for the whole.
+
+    An empty workflow, allowed only after the first round, says that the answer stands.
+    """
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure as data. `kind` is the error's class name, so that it can be counted."""
+
+    kind: str
+    message: str
+    blame: Blame
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the planner was shown and what it wrote, kept verbatim: it is what training sees."""
+
+    completion: Completion
+    messages: tuple[Message, ...] = ()
+    seconds: float = 0.0
+    complaint: str = ""
+    """Why it could not be performed, if it was rejected and then repaired."""
+
+    @property
+    def text(self) -> str:
+        return self.completion.text
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    step: Step
+    worker: str
+    """The name of who answered: the step's worker, or the fallback that stood in for it."""
+    output: str = ""
+    completion: Completion | None = None
+    messages: tuple[Message, ...] = ()
+    started: float = 0.0
+    """Seconds after the run began."""
+    seconds: float = 0.0
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One workflow and what came of it.
+
+    `failure` says why there is no answer of the round's own. `answer` may then still hold the best
+    output that was reached, but nothing is rewarded for it.
+    """
+
+    drafts: tuple[Draft, ...]
+    """More than one where an unreadable draft was repaired; the last one counts."""
+    workflow: Workflow | None = None
+    results: tuple[StepResult, ...] = ()
+    answer: str | None = None
+    failure: Failure | None = None
+
+    @property
+    def completions(self) -> Sequence[Completion]:
+        """Every call that was made in it, paid or replayed."""
+        return [
+            *(d.completion for d in self.drafts),
+            *(r.completion for r in self.results if r.completion is not None),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run, or a whole process, may use. None is no limit."""
+
+    dollars: float | None = None
+    tokens: int | None = None
+    calls: int | None = None
+    seconds: float | None = None
+    step_seconds: float | None = 300.0
+    steps: int = 5
+    """Steps of one workflow."""
+    rounds: int = 1
+    depth: int = 2
+    """How deep a strategy may call another one: 0 forbids it."""
+
+    def within(self, outer: Limits) -> Limits:
+        """The tighter of the two, limit by limit."""
+        pairs = {f.name: (getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)}
+        return Limits(
+            **{name: min((v for v in pair if v is not None), default=None)
+               for name, pair in pairs.items()}
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The record that everything else is a view of."""
+
+    id: str
+    question: Question
+    strategy: str = "conductor"
+    workers: tuple[str, ...] = ()
+    """The pool as this run saw it: a step's `worker` is an index into these names."""
+    rounds: tuple[Round, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    started: float = 0.0
+    """Seconds since the epoch."""
+    seconds: float = 0.0
+    failure: Failure | None = None
+    """Why it ended early, even if it has an answer: a limit, a cancellation."""
+
+    @property
+    def answer(self) -> str | None:
+        """The latest answer that any round reached; a later failure does not take it away."""
+        own = (r.answer for r in reversed(self.rounds) if r.answer is not None and not r.failure)
+        return next(own, None) or next(
+            (r.answer for r in reversed(self.rounds) if r.answer is not None), None
+        )
+
+    @property
+    def usage(self) -> Usage:
+        return sum((c.usage for r in self.rounds for c in r.completions), Usage())
+
+    @property
+    def cost(self) -> float:
+        """Dollars of every call whose price is known."""
+        return sum(c.cost or 0.0 for r in self.rounds for c in r.completions)
+
+    @property
+    def unpriced(self) -> int:
+        """How many calls have no known price, and so are missing from `cost`."""
+        return sum(c.cost is None for r in self.rounds for c in r.completions)
