@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from podium.types import Draft, Round, Run, Step, StepResult, Workflow
+from podium.types import Draft, Piece, Round, Run, Step, StepResult, Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class StepStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class StepText:
+class StepPiece:
     """A piece of a step's output, as it arrives."""
 
     round: int
     index: int
-    text: str
+    piece: Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ Event = (
     | Rejected
     | Planned
     | StepStarted
-    | StepText
+    | StepPiece
     | StepRetried
     | StepFinished
     | RoundFinished

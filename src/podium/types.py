@@ -6,7 +6,7 @@ question and its rounds. Events, traces, rewards and API responses are all views
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -16,11 +16,34 @@ Blame = Literal["policy", "limits", "infra"]
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """A function of the caller's that a worker may ask for. It runs on the caller's side."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, object] = field(default_factory=dict[str, object])
+    """JSON schema of its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    id: str
+    name: str
+    arguments: str
+    """JSON as the model wrote it, valid or not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     role: Role
     content: str
     images: tuple[str, ...] = ()
     """`https:` or `data:` URLs, handed to the worker as they are and never fetched by us."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    """In a `tool` message: which call this is the result of."""
+    thinking: tuple[Mapping[str, object], ...] = ()
+    """A provider's thinking blocks with their signatures, returned to it byte for byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +91,8 @@ class Sampling:
     stop: tuple[str, ...] = ()
     effort: str | None = None
     """Reasoning effort (`minimal`, `low`, `medium`, `high`) or a thinking budget in tokens."""
+    response_format: Mapping[str, object] | None = None
+    """As in OpenAI's chat completions: `{"type": "json_schema", "json_schema": {...}}`."""
     grammar: str = ""
     """A GBNF grammar that local models are held to; remote ones never see it."""
 
@@ -96,8 +121,25 @@ class Request:
     visible: tuple[Seen, ...] = ()
     """The same outputs that `messages` quotes, for the workers that are programs."""
     sampling: Sampling = Sampling()
+    tools: tuple[Tool, ...] = ()
+    tool_choice: str = "auto"
+    """`auto`, `none`, `required`, or the name of the tool that must be called."""
+    extra: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Further fields of the body, passed on to workers of the OpenAI dialect as they are."""
     sample: int = 0
     """Which of several independent answers to this very request is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a reply as it arrives: of its text, its reasoning, or a tool call's arguments."""
+
+    text: str
+    kind: Literal["text", "reasoning", "tool"] = "text"
+    index: int = 0
+    """Which tool call it belongs to; its `id` and `name` come with the first piece."""
+    id: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +150,8 @@ class Completion:
     """Dollars; None where no price is known."""
     finish: str = "stop"
     reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    thinking: tuple[Mapping[str, object], ...] = ()
     attempts: int = 1
     replayed: bool = False
     """It came out of a recording: it has a cost, and nobody paid it today."""

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from podium.errors import ConfigError
 from podium.ledger import Ledger
-from podium.types import Completion, Request
+from podium.types import Completion, Piece, Request
 
 
-def silent(text: str) -> None:
-    """Hears a reply's pieces, or the reason of a retry, and does nothing."""
+def silent(reason: str) -> None:
+    """The default listener for retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Call:
     """What comes with a request and is no part of it: who pays, and who listens."""
 
     ledger: Ledger
-    hear: Callable[[str], None] | None = None
-    """Given the text piece by piece as it arrives. None asks for the whole at once."""
+    hear: Callable[[Piece], None] | None = None
+    """Given the reply piece by piece as it arrives. None asks for the whole at once."""
     retried: Callable[[str], None] = silent
     """Told why an attempt failed when another one follows."""
 
@@ -29,6 +29,11 @@ class Call:
 class Worker(Protocol):
     @property
     def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """All that decides a reply besides the request: model, address, settings; never a key."""
+        ...
 
     async def complete(self, request: Request, call: Call) -> Completion:
         """Answer, having reserved and settled in `call.ledger`; or raise `PodiumError`."""
