@@ -137,7 +137,7 @@ class Ledger:
                 turn.set_result(None)
 
     def _full(self, tokens: int, dollars: float) -> Ledger | None:
-        """The first ledger in which this must wait for others to settle. Raises if it never fits."""
+        """The first ledger in which this has to wait for others to settle, if it fits at all."""
         for ledger in self.chain():
             ledger._check(tokens, dollars)
         for ledger in self.chain():

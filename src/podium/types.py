@@ -7,8 +7,8 @@ question and its rounds. Events, traces, rewards and API responses are all views
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
 
 Role = Literal["system", "user", "assistant", "tool"]
 Blame = Literal["policy", "limits", "infra"]
@@ -98,17 +98,28 @@ class Sampling:
 
     def over(self, own: Sampling) -> Sampling:
         """These settings where they are given, and `own` elsewhere."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        unset = {"stop": (), "grammar": ""}
-        chosen = {k: v for k, v in given.items() if v != unset.get(k)}
-        return Sampling(**{f.name: chosen.get(f.name, getattr(own, f.name)) for f in fields(own)})
+        if self is UNSET:
+            return own
+        return Sampling(
+            max_tokens=own.max_tokens if self.max_tokens is None else self.max_tokens,
+            temperature=own.temperature if self.temperature is None else self.temperature,
+            top_p=own.top_p if self.top_p is None else self.top_p,
+            seed=own.seed if self.seed is None else self.seed,
+            stop=self.stop or own.stop,
+            effort=own.effort if self.effort is None else self.effort,
+            response_format=self.response_format or own.response_format,
+            grammar=self.grammar or own.grammar,
+        )
+
+
+UNSET = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """An earlier step as a later one may see it."""
 
-    step: int
+    worker: str
     subtask: str
     output: str
 
@@ -120,7 +131,9 @@ class Request:
     messages: tuple[Message, ...]
     visible: tuple[Seen, ...] = ()
     """The same outputs that `messages` quotes, for the workers that are programs."""
-    sampling: Sampling = Sampling()
+    mark: str = ""
+    """The random mark that fences other workers' text off in `messages`; no part of the digest."""
+    sampling: Sampling = UNSET
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the tool that must be called."""
@@ -262,11 +275,23 @@ class Limits:
 
     def within(self, outer: Limits) -> Limits:
         """The tighter of the two, limit by limit."""
-        pairs = {f.name: (getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)}
         return Limits(
-            **{name: min((v for v in pair if v is not None), default=None)
-               for name, pair in pairs.items()}
-        )  # fmt: skip
+            dollars=_least(self.dollars, outer.dollars),
+            tokens=_least(self.tokens, outer.tokens),
+            calls=_least(self.calls, outer.calls),
+            seconds=_least(self.seconds, outer.seconds),
+            step_seconds=_least(self.step_seconds, outer.step_seconds),
+            steps=min(self.steps, outer.steps),
+            rounds=min(self.rounds, outer.rounds),
+            depth=min(self.depth, outer.depth),
+        )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _least(a: _Number | None, b: _Number | None) -> _Number | None:
+    return b if a is None else a if b is None else min(a, b)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from podium.errors import ConfigError
 from podium.ledger import Ledger
@@ -70,6 +70,10 @@ class Member:
     fallback: str = ""
     """The name of the member that stands in when this one fails."""
     region: str = ""
+    program: bool = False
+    """It runs code instead of a model: the planner is always told what it does."""
+    prompt: Literal["full", "compact"] = "full"
+    """How a step is put to it: in full, or in the few words that a very small model can follow."""
 
     @property
     def name(self) -> str:
