@@ -1,0 +1,263 @@
+"""Questions that need one skill, two in a row, or two side by side and a third that merges them.
+
+Every question is made from a seed and its number alone, so the first ten of a hundred are the ten
+of ten. Test questions hold numbers and wordings that no training question holds, and the kind
+`new` holds chains and merges of skills that training never puts together. A question is dropped if
+one skill alone, applied to the numbers in it, happens to give the answer: a chain must need both
+its links. The maximum merges nothing for the same reason: it would always be one of its two parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Literal, get_args
+
+from podium.errors import ConfigError
+from podium.train.tiny.skills import SKILLS, Numbers, Skill, Split, listed, sentence
+
+Kind = Literal["single", "chain", "merge", "new"]
+
+CHAINS = (
+    ("reverse", "last"),
+    ("reverse", "ordinal"),
+    ("reverse", "words"),
+    ("sort", "reverse"),
+    ("sort", "last"),
+    ("sort", "ordinal"),
+    ("sort", "words"),
+    ("last", "ordinal"),
+    ("last", "words"),
+    ("maximum", "reverse"),
+    ("maximum", "last"),
+    ("maximum", "ordinal"),
+    ("maximum", "words"),
+    ("add", "reverse"),
+    ("add", "last"),
+    ("add", "ordinal"),
+    ("add", "words"),
+    ("join", "reverse"),
+    ("join", "sort"),
+    ("join", "ordinal"),
+    ("join", "words"),
+)
+NEW_CHAINS = frozenset(
+    {("reverse", "ordinal"), ("sort", "words"), ("maximum", "last"), ("add", "reverse")}
+    | {("join", "words")}
+)
+"""First and second skill of chains that no training question has."""
+
+SIDES = ("reverse", "sort", "last", "maximum")
+MERGES = tuple(
+    (a, b, merge)
+    for a in SIDES
+    for b in SIDES
+    for merge in ("add", "join")
+    if merge == "join" or {a, b} <= {"last", "maximum"}
+)
+NEW_MERGES = frozenset({("reverse", "last"), ("sort", "maximum"), ("maximum", "reverse")})
+"""First and second side of merges that no training question has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A step of the plain solution: whose skill, told what, reading which earlier steps."""
+
+    skill: str
+    subtask: str
+    access: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    question: str
+    answer: str
+    kind: Kind
+    calls: tuple[Call, ...]
+    """One workflow that solves it, for analysis and the cold start; the reward never sees it."""
+
+    @property
+    def skills(self) -> tuple[str, ...]:
+        return tuple(c.skill for c in self.calls)
+
+
+def right(answer: str, gold: str) -> bool:
+    """The same literal, but for case and the space around it."""
+    return answer.strip().casefold() == gold.casefold()
+
+
+def generate(
+    seed: int, n: int, split: Split, kinds: Sequence[Kind] = ("single", "chain", "merge")
+) -> list[Item]:
+    """`n` different items, the kinds in turn, the skills and chains of each kind evenly used."""
+    if "new" in kinds and split != "test":
+        raise ConfigError(
+            "questions of kind 'new' are for split 'test': training must not see them"
+        )
+    if unknown := set(kinds) - set(get_args(Kind)):
+        raise ConfigError(f"no kind of question is called {min(unknown)!r}: {get_args(Kind)}")
+    items: dict[str, Item] = {}
+    numbered = count()
+    while len(items) < n:
+        turn, place = divmod(next(numbered), len(kinds))
+        item = _item(seed, turn, split, kinds[place])
+        items.setdefault(item.question, item)
+    return list(items.values())
+
+
+def _item(seed: int, turn: int, split: Split, kind: Kind) -> Item:
+    """The plans of a kind are dealt from a shuffled deck, so that each is used equally often."""
+    deck, card = divmod(turn, len(PLANS[kind]))
+    plan = Random(f"{seed} {split} {kind} {deck}").sample(PLANS[kind], len(PLANS[kind]))[card]
+    return _compose(plan, kind, split, Random(f"{seed} {split} {kind} {turn}"))
+
+
+def _is_new(plan: tuple[str, ...]) -> bool:
+    return plan in NEW_CHAINS or (len(plan) == 3 and plan[:2] in NEW_MERGES)
+
+
+PLANS: dict[Kind, tuple[tuple[str, ...], ...]] = {
+    "single": tuple((name,) for name in SKILLS),
+    "chain": tuple(p for p in CHAINS if not _is_new(p)),
+    "merge": tuple(p for p in MERGES if not _is_new(p)),
+    "new": tuple(p for p in (*CHAINS, *MERGES) if _is_new(p)),
+}
+"""By kind, which skills a question may need, in the order of its steps."""
+
+
+def _compose(plan: tuple[str, ...], kind: Kind, split: Split, rng: Random) -> Item:
+    skills = [SKILLS[name] for name in plan]
+    while True:
+        sides = skills[:-1] if len(skills) == 3 else skills[:1]
+        given = [s.draw(rng, split) for s in sides]
+        answer = _answer(skills, given)
+        if answer and not _shortcut(given, answer, steps=len(skills)):
+            text = _text(skills, given, _Words(split, rng))
+            return Item(text, answer, kind, _calls(skills, given))
+
+
+def _answer(skills: Sequence[Skill], given: Sequence[Numbers]) -> str | None:
+    """The gold answer, or None where a skill would be asked beyond what it takes."""
+    first = [s.apply(xs) for s, xs in zip(skills, given, strict=False)]
+    if len(skills) == 1:
+        return first[0]
+    last, reads = skills[-1], tuple(map(int, first))
+    return last.apply(reads) if last.takes(reads) else None
+
+
+def _shortcut(given: Sequence[Numbers], answer: str, *, steps: int) -> bool:
+    """Whether copying a number gives it or, in place of several steps, a single skill does.
+
+    The skill is tried on all the numbers, on those of each side, on the first and on the last.
+    """
+    every = tuple(x for xs in given for x in xs)
+    if steps == 1:
+        return len(every) == 1 and answer == str(every[0])
+    inputs = (every, *given, every[:1], every[-1:])
+    return answer in map(str, every) or any(
+        s.takes(xs) and s.apply(xs) == answer for s in SKILLS.values() for xs in inputs
+    )
+
+
+def _calls(skills: Sequence[Skill], given: Sequence[Numbers]) -> tuple[Call, ...]:
+    first = [
+        Call(s.name, sentence(s.tasks.train[0].format(x=listed(xs))))
+        for s, xs in zip(skills, given, strict=False)
+    ]
+    if len(skills) == 1:
+        return tuple(first)
+    what = "the previous answer" if len(first) == 1 else "the two answers"
+    last = skills[-1]
+    subtask = sentence(last.tasks.train[0].format(x=what))
+    return (*first, Call(last.name, subtask, tuple(range(len(first)))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Chooses among the wordings of a split."""
+
+    split: Split
+    rng: Random
+
+    def task(self, skill: Skill, x: str) -> str:
+        return self.rng.choice(skill.tasks.of(self.split)).format(x=x)
+
+    def noun(self, skill: Skill, x: str) -> str:
+        return self.rng.choice(skill.nouns.of(self.split)).format(x=x)
+
+    def one_of(self, train: Sequence[str], test: Sequence[str]) -> str:
+        return self.rng.choice(test if self.split == "test" else train)
+
+
+def _text(skills: Sequence[Skill], given: Sequence[Numbers], words: _Words) -> str:
+    xs = [listed(numbers) for numbers in given]
+    if len(skills) == 1:
+        return _single(skills[0], xs[0], words)
+    if len(skills) == 2:
+        return _chain(skills, xs[0], words)
+    return _merge(skills, xs, words)
+
+
+def _single(skill: Skill, x: str, words: _Words) -> str:
+    form = words.one_of(
+        ("{Task}.", "Please {task}.", "What is {noun}?"),
+        ("Could you {task}?", "Tell me {noun}.", "{Task}, please."),
+    )
+    return _fill(form, task=words.task(skill, x), noun=words.noun(skill, x))
+
+
+def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
+    first, second = skills
+    it = words.one_of(("the result", "that", "what you get"), ("the outcome", "the number found"))
+    form = words.one_of(
+        (
+            "{Task}, then {then}.",
+            "{Task} and {then}.",
+            "First {task}. Then {then}.",
+            "{Nested}.",
+            "What is {noun}?",
+        ),
+        ("After you {task}, {then}.", "Begin: {task}. Next: {then}.", "Please {nested}."),
+    )
+    inner = words.noun(first, x)
+    return _fill(
+        form,
+        task=words.task(first, x),
+        then=words.task(second, it),
+        nested=words.task(second, inner),
+        noun=words.noun(second, inner),
+    )
+
+
+def _merge(skills: Sequence[Skill], xs: Sequence[str], words: _Words) -> str:
+    a, b, last = skills
+    both = words.one_of(("the two results", "both results"), ("the two outcomes",))
+    form = words.one_of(
+        (
+            "{Task} and {other}, then {then}.",
+            "First {task}. Next {other}. Finally {then}.",
+            "{Nested}.",
+            "What is {noun}?",
+        ),
+        (
+            "Once you {task} and also {other}, {then}.",
+            "One: {task}. Two: {other}. Three: {then}.",
+            "Please {nested}.",
+        ),
+    )
+    inner = f"{words.noun(a, xs[0])} and {words.noun(b, xs[1])}"
+    return _fill(
+        form,
+        task=words.task(a, xs[0]),
+        other=words.task(b, xs[1]),
+        then=words.task(last, both),
+        nested=words.task(last, inner),
+        noun=words.noun(last, inner),
+    )
+
+
+def _fill(form: str, **parts: str) -> str:
+    """Fill a form in; a part named with a capital is written with one."""
+    return form.format(**parts, **{k.title(): sentence(v, "") for k, v in parts.items()})
