@@ -49,7 +49,7 @@ def _last(pattern: re.Pattern[str], text: str) -> str | None:
 
 
 def _boxed(text: str) -> str | None:
-    """What stands in the last `\\boxed{…}`, braces matched."""
+    """What stands in the last box of LaTeX, braces matched."""
     start = text.rfind("\\boxed{")
     if start < 0:
         return None

@@ -6,6 +6,7 @@
     ├── LimitError       a limit we were given was reached            reward 0, HTTP 402
     ├── WorkerError      a worker did not answer                      no reward, HTTP 502
     │   └── NotRecorded  a replay was asked for what it never heard   no reward
+    ├── StoreError       what happened could not be written down      no reward, HTTP 500
     └── SandboxError     the sandbox broke (not the code inside it)   no reward, HTTP 500
 
 Anything else that escapes is a bug and is allowed to crash. Expected failures are raised where
@@ -66,6 +67,10 @@ class NotRecorded(WorkerError):
     @property
     def retryable(self) -> bool:
         return False
+
+
+class StoreError(PodiumError):
+    """The store could not be written: a full disk, a lost file, a database that is gone."""
 
 
 class SandboxError(PodiumError):

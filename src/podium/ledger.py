@@ -15,7 +15,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from podium.errors import LimitError
@@ -114,18 +113,16 @@ class Ledger:
             ledger.held_dollars += need
         return Reservation(self, tokens, need)
 
-    @contextmanager
-    def unpaid(self, usage: Usage, cost: float | None) -> Iterator[None]:
-        """Book a replayed call: it counts against the run's limits, and nobody is charged.
+    def book_replayed(self, usage: Usage, cost: float | None) -> None:
+        """Count a replayed call against the run's limits, while nobody is charged for it.
 
-        The process's own ledger is left alone, so that a resumed run reaches its limits exactly
-        where the first one did, while the money already spent is not counted twice.
+        The process's own ledger is left alone: a resumed run reaches its limits where the first
+        one did, and the money that was spent then is not counted twice.
         """
-        mine = [ledger for ledger in self.chain() if ledger.parent is not None]
-        for ledger in mine:
+        runs = [ledger for ledger in self.chain() if ledger.parent is not None or ledger is self]
+        for ledger in runs:
             ledger._check(usage.total, cost or 0.0)
-        yield
-        for ledger in mine:
+        for ledger in runs:
             ledger.calls += 1
             ledger.tokens += usage.total
             ledger.dollars += cost or 0.0

@@ -8,6 +8,7 @@ mark made for this one prompt, so that nobody who wrote the text can have known 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from podium.answers import read_answer
@@ -132,33 +133,31 @@ SEEN = """
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a planner is spoken to. A checkpoint is served in the style it was trained in."""
+
+    show: Show = "numbers"
+    form: Form = "full"
+    binary: bool = False
+    """Access is nothing or everything, as in the paper's main results; no positions."""
+
+
+PLAIN = Style()
+
+
 def planner_messages(
     question: Question,
     pool: Pool,
+    style: Style,
     *,
     steps: int,
-    show: Show = "numbers",
-    form: Form = "full",
-    binary: bool = False,
     rounds: Sequence[Round] = (),
     rejected: Sequence[Draft] = (),
 ) -> tuple[Message, ...]:
     """The question and the team, then each earlier draft with what came of it, as one talk."""
-    asked = _transcript(question)
-    if form == "compact":
-        first = COMPACT.format(question=asked, team=_team(pool, show, form), steps=steps)
-        messages = [Message("user", first, question.images)]
-    else:
-        examples = EXAMPLES.format(whole=WHOLE, first='["all"]' if binary else "[0]")
-        first = PLANNER.format(
-            steps=steps,
-            whole=WHOLE,
-            access="" if binary else POSITIONS,
-            examples=examples,
-            team=_team(pool, show, form),
-            question=asked,
-        )
-        messages = [Message("system", PLANNER_SYSTEM), Message("user", first, question.images)]
+    form = style.form
+    messages = _planner_opening(question, pool, style, steps)
     again = AGAIN_COMPACT if form == "compact" else AGAIN
     for past in rounds:
         outcome = again.format(outcome=_outcome(past, form), answer=past.answer, steps=steps)
@@ -167,6 +166,22 @@ def planner_messages(
         complaint = REPAIR.format(complaint=draft.complaint)
         messages += [Message("assistant", draft.text), Message("user", complaint)]
     return tuple(messages)
+
+
+def _planner_opening(question: Question, pool: Pool, style: Style, steps: int) -> list[Message]:
+    asked, team = _transcript(question), _team(pool, style.show, style.form)
+    if style.form == "compact":
+        text = COMPACT.format(question=asked, team=team, steps=steps)
+        return [Message("user", text, question.images)]
+    text = PLANNER.format(
+        steps=steps,
+        whole=WHOLE,
+        access="" if style.binary else POSITIONS,
+        examples=EXAMPLES.format(whole=WHOLE, first='["all"]' if style.binary else "[0]"),
+        team=team,
+        question=asked,
+    )
+    return [Message("system", PLANNER_SYSTEM), Message("user", text, question.images)]
 
 
 def is_whole(step: Step) -> bool:

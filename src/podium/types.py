@@ -47,18 +47,6 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    text: str
-    images: tuple[str, ...] = ()
-    earlier: tuple[Message, ...] = ()
-    """The conversation that led to it, system messages included."""
-
-    @staticmethod
-    def of(question: Question | str) -> Question:
-        return question if isinstance(question, Question) else Question(question)
-
-
-@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens. `cached` is part of `input`, and `reasoning` part of `output`."""
 
@@ -113,6 +101,25 @@ class Sampling:
 
 
 UNSET = Sampling()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    text: str
+    images: tuple[str, ...] = ()
+    earlier: tuple[Message, ...] = ()
+    """The conversation that led to it, system messages included."""
+    sampling: Sampling = UNSET
+    """How the answer is to be written; like the tools, meant for the step that answers."""
+    tools: tuple[Tool, ...] = ()
+    tool_choice: str = "auto"
+    extra: Mapping[str, object] = field(default_factory=dict[str, object])
+    sample: int = 0
+    """Which of several independent answers to this very question is wanted."""
+
+    @staticmethod
+    def of(question: Question | str) -> Question:
+        return question if isinstance(question, Question) else Question(question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +263,19 @@ class Round:
             *(d.completion for d in self.drafts),
             *(r.completion for r in self.results if r.completion is not None),
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which workers a run may use. They hold in every run inside it, too."""
+
+    allowed: frozenset[str] | None = None
+    denied: frozenset[str] = frozenset()
+    regions: frozenset[str] | None = None
+
+    def admit(self, name: str, region: str) -> bool:
+        named = name not in self.denied and (self.allowed is None or name in self.allowed)
+        return named and (self.regions is None or region in self.regions)
 
 
 @dataclass(frozen=True, slots=True)

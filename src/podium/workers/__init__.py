@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from podium.errors import ConfigError
 from podium.ledger import Ledger
-from podium.types import Completion, Piece, Request
+from podium.types import Completion, Piece, Request, Rules
 
 
 def silent(reason: str) -> None:
     """The default listener for retries."""
+
+
+ANYONE = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class Call:
     """Given the reply piece by piece as it arrives. None asks for the whole at once."""
     retried: Callable[[str], None] = silent
     """Told why an attempt failed when another one follows."""
+    rules: Rules = ANYONE
+    """For a worker that is a strategy: whom it may use in turn."""
 
 
 class Worker(Protocol):
@@ -107,17 +112,12 @@ class Pool:
     def named(self, name: str) -> Member | None:
         return next((m for m in self.members if m.name == name), None)
 
-    def only(self, allowed: Iterable[str] | None = None, denied: Sequence[str] = ()) -> Pool:
+    def only(self, rules: Rules) -> Pool:
         """The pool without those that may not be used. Nobody is shown, or can reach, the rest."""
-        wanted = set(self.names if allowed is None else allowed)
-        if unknown := (wanted | set(denied)) - set(self.names):
-            raise ConfigError(
-                f"no worker is called {min(unknown)!r}: the pool has {', '.join(self.names)}"
-            )
-        kept = tuple(m for m in self.members if m.name in wanted - set(denied))
+        kept = tuple(m for m in self.members if rules.admit(m.name, m.region))
         if not kept:
-            raise ConfigError("every worker is denied: allow at least one")
-        return Pool(kept)
+            raise ConfigError("no worker is left: every one of the pool is denied to this run")
+        return self if len(kept) == len(self.members) else Pool(kept)
 
     def chain(self, index: int) -> list[Member]:
         """The member and those that stand in for it, in order, each once."""

@@ -1,0 +1,95 @@
+"""Who writes the draft: any chat model by prompt, a checkpoint of our own, or a fixed workflow.
+
+Planners know nothing about execution, and their drafts may be wrong: that is for
+`workflow.parse` to say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from podium import prompts
+from podium.grammar import workflow_grammar
+from podium.types import UNSET, Completion, Draft, Question, Request, Round, Sampling, Workflow
+from podium.workers import Call, Pool, Worker
+from podium.workflow import render
+
+
+class Planner(Protocol):
+    @property
+    def repairs(self) -> int:
+        """How often it may try again after a draft that cannot be performed."""
+        ...
+
+    async def draft(
+        self,
+        question: Question,
+        pool: Pool,
+        call: Call,
+        *,
+        rounds: Sequence[Round] = (),
+        rejected: Sequence[Draft] = (),
+    ) -> Draft:
+        """Workflow text, given the rounds so far and this round's rejected drafts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlanner:
+    """The Conductor proper: a language model, trained for it or merely prompted."""
+
+    worker: Worker
+    style: prompts.Style = prompts.PLAIN
+    sampling: Sampling = UNSET
+    repairs: int = 1
+    held: bool = False
+    """Hold a local model to the workflow language by a grammar, so that every draft parses."""
+
+    async def draft(
+        self,
+        question: Question,
+        pool: Pool,
+        call: Call,
+        *,
+        rounds: Sequence[Round] = (),
+        rejected: Sequence[Draft] = (),
+    ) -> Draft:
+        steps = call.ledger.limits.steps
+        messages = prompts.planner_messages(
+            question, pool, self.style, steps=steps, rounds=rounds, rejected=rejected
+        )
+        sampling = self.sampling
+        if self.held:
+            grammar = workflow_grammar(
+                len(pool),
+                steps,
+                may_stop=bool(rounds),
+                access="binary" if self.style.binary else "full",
+            )
+            sampling = Sampling(grammar=grammar).over(sampling)
+        request = Request(messages, sampling=sampling, sample=question.sample)
+        started = time.monotonic()
+        completion = await self.worker.complete(request, call)
+        return Draft(completion, messages, time.monotonic() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPlanner:
+    """Always the same workflow, then content with it. Most baselines are one of these."""
+
+    workflow: Workflow
+    repairs: int = 0
+
+    async def draft(
+        self,
+        question: Question,
+        pool: Pool,
+        call: Call,
+        *,
+        rounds: Sequence[Round] = (),
+        rejected: Sequence[Draft] = (),
+    ) -> Draft:
+        return Draft(Completion(render(Workflow(()) if rounds else self.workflow)))
