@@ -41,6 +41,9 @@ class Skill:
     takes: Callable[[Numbers], bool]
     """Whether these numbers are within what its specialist is taught."""
     draw: Draw
+    """Numbers as a question gives them."""
+    reads: Draw
+    """Numbers as earlier steps hand them over, which reach further."""
     tasks: Wordings
     """What to do, as an order without a capital or a full stop. The first is the plainest."""
     nouns: Wordings
@@ -86,9 +89,13 @@ def _several(counts: Sequence[int], low: int, high: int) -> Draw:
     return draw
 
 
-def _pair_of_lengths(rng: Random, split: Split) -> Numbers:
-    ranges = [rng.choice(((1, 9), (10, 99), (100, 999))) for _ in range(2)]
-    return tuple(rng.choice(numbers(split, low, high)) for low, high in ranges)
+def _pair(*ranges: tuple[int, int]) -> Draw:
+    """Draw two numbers, each from a range of its own that is drawn too."""
+
+    def draw(rng: Random, split: Split) -> Numbers:
+        return tuple(rng.choice(numbers(split, *rng.choice(ranges))) for _ in range(2))
+
+    return draw
 
 
 _SMALL = {
@@ -131,6 +138,7 @@ REVERSE = Skill(
     apply=lambda xs: str(xs[0])[::-1],
     takes=_one(10, 9999, zeros=False),
     draw=_drawn((100, 999), (1000, 9999), zeros=False),
+    reads=_drawn((10, 99), (100, 999), (1000, 9999), zeros=False),
     tasks=Wordings(
         (
             "reverse the digits of {x}",
@@ -148,6 +156,7 @@ SORT = Skill(
     apply=lambda xs: "".join(sorted(str(xs[0]))),
     takes=_one(100, 9999, zeros=False),
     draw=_drawn((100, 999), (1000, 9999), zeros=False),
+    reads=_drawn((100, 999), (1000, 9999), zeros=False),
     tasks=Wordings(
         (
             "sort the digits of {x}",
@@ -171,6 +180,7 @@ LAST = Skill(
     apply=lambda xs: str(xs[0] % 10),
     takes=_one(10, 9999),
     draw=_drawn((100, 999), (1000, 9999)),
+    reads=_drawn((10, 99), (100, 999), (1000, 9999)),
     tasks=Wordings(
         (
             "give the last digit of {x}",
@@ -190,6 +200,7 @@ ORDINAL = Skill(
     apply=lambda xs: ordinal(xs[0]),
     takes=_one(1, 9999),
     draw=_drawn((1, 99), (10, 99), (100, 999), (1000, 9999)),
+    reads=_drawn((1, 9), (10, 99), (100, 999), (1000, 9999)),
     tasks=Wordings(
         (
             "write {x} as an ordinal",
@@ -207,6 +218,7 @@ WORDS = Skill(
     apply=lambda xs: in_words(xs[0]),
     takes=_one(1, 999),
     draw=_drawn((1, 99), (10, 99), (100, 999), (100, 999)),
+    reads=_drawn((1, 9), (10, 99), (100, 999), (100, 999)),
     tasks=Wordings(
         (
             "write {x} in words",
@@ -224,6 +236,7 @@ MAXIMUM = Skill(
     apply=lambda xs: str(max(xs)),
     takes=_some((3, 4), 10, 99),
     draw=_several((3, 4), 10, 99),
+    reads=_several((3, 4), 10, 99),
     tasks=Wordings(
         (
             "find the largest of {x}",
@@ -240,7 +253,8 @@ ADD = Skill(
     "adds two numbers below 50: 48 and 21 become 69",
     apply=lambda xs: str(sum(xs)),
     takes=_some((2,), 1, 49),
-    draw=_several((2,), 1, 49),
+    draw=_pair((1, 49)),
+    reads=_pair((1, 9), (1, 49)),
     tasks=Wordings(
         ("add {x}", "compute the sum of {x}", "sum up {x}", "work out the total of {x}"),
         ("calculate the sum of {x}", "find what {x} add up to"),
@@ -253,7 +267,8 @@ JOIN = Skill(
     "joins two numbers into one: 48 and 213 become 48213",
     apply=lambda xs: "".join(map(str, xs)),
     takes=_some((2,), 1, 999),
-    draw=_pair_of_lengths,
+    draw=_pair((1, 9), (10, 99), (100, 999)),
+    reads=_pair((1, 9), (10, 99), (100, 999)),
     tasks=Wordings(
         (
             "join {x} into one number",
@@ -281,10 +296,3 @@ def listed(xs: Sequence[object]) -> str:
 
 def sentence(text: str, end: str = ".") -> str:
     return text[0].upper() + text[1:] + end
-
-
-def compact(subtask: str, outputs: Sequence[str] = ()) -> str:
-    """What a specialist reads: the outputs it may see, each on a line, and its subtask."""
-    if len(outputs) == 1:
-        return f"Previous answer: {outputs[0]}\n{subtask}"
-    return "\n".join([*(f"Answer {i}: {o}" for i, o in enumerate(outputs, 1)), subtask])

@@ -1,0 +1,170 @@
+"""The tiny world: skills that are exact, questions that need a team, splits that do not leak."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from random import Random
+from typing import cast, get_args
+
+import pytest
+
+from podium.errors import ConfigError
+from podium.train.tiny.questions import (
+    CHAINS,
+    MERGES,
+    NEW_CHAINS,
+    NEW_MERGES,
+    Item,
+    Kind,
+    generate,
+    right,
+)
+from podium.train.tiny.skills import SKILLS, Split, in_words, listed, ordinal, split_of
+
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+
+def numbers_in(text: str) -> set[int]:
+    return {int(n) for n in re.findall(r"\d+", text)}
+
+
+def perform(item: Item) -> str:
+    """Follow the item's own workflow with perfect workers that read only their subtask."""
+    outputs: list[str] = []
+    for call in item.calls:
+        read = tuple(int(outputs[i]) for i in call.access)
+        given = tuple(int(n) for n in re.findall(r"\d+", call.subtask))
+        outputs.append(SKILLS[call.skill].apply(read or given))
+    return outputs[-1]
+
+
+@pytest.mark.parametrize(
+    ("skill", "given", "answer"),
+    [
+        ("reverse", (482,), "284"),
+        ("sort", (482,), "248"),
+        ("last", (480,), "0"),
+        ("ordinal", (112,), "112th"),
+        ("words", (482,), "four hundred eighty-two"),
+        ("maximum", (48, 21, 73), "73"),
+        ("add", (48, 21), "69"),
+        ("join", (48, 213), "48213"),
+    ],
+)
+def test_a_skill_is_exact(skill: str, given: tuple[int, ...], answer: str) -> None:
+    assert SKILLS[skill].apply(given) == answer
+
+
+def test_numbers_are_named_as_in_english() -> None:
+    assert [in_words(n) for n in (0, 13, 40, 85, 100, 317, 999)] == [
+        "zero",
+        "thirteen",
+        "forty",
+        "eighty-five",
+        "one hundred",
+        "three hundred seventeen",
+        "nine hundred ninety-nine",
+    ]
+    assert len({in_words(n) for n in range(1000)}) == 1000
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 111, 1002)] == [
+        "1st",
+        "2nd",
+        "3rd",
+        "4th",
+        "11th",
+        "12th",
+        "13th",
+        "21st",
+        "111th",
+        "1002nd",
+    ]
+
+
+@pytest.mark.parametrize("name", SKILLS)
+def test_a_skill_takes_what_it_draws(name: str) -> None:
+    skill, rng = SKILLS[name], Random(0)
+    for split, draw in product(SPLITS, (skill.draw, skill.reads)):
+        drawn = [draw(rng, split) for _ in range(200)]
+        assert all(map(skill.takes, drawn))
+        assert {split_of(n) for xs in drawn for n in xs} <= {split, None}
+
+
+@pytest.mark.parametrize("name", SKILLS)
+def test_training_and_test_share_no_wording(name: str) -> None:
+    skill = SKILLS[name]
+    for wordings in (skill.tasks, skill.nouns):
+        assert not set(wordings.train) & set(wordings.test)
+        assert all(w.count("{x}") == 1 for w in wordings.train + wordings.test)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_workflow_of_a_question_reaches_its_answer(split: Split) -> None:
+    for item in generate(3, 200, split):
+        assert right(perform(item), item.answer), item
+
+
+def test_a_question_shows_only_numbers_of_its_split() -> None:
+    for split in SPLITS:
+        shown = {n for item in generate(5, 300, split) for n in numbers_in(item.question)}
+        assert {split_of(n) for n in shown} == {split, None}
+
+
+def test_the_numbers_of_a_subtask_stand_in_the_question() -> None:
+    for item in generate(7, 200, "train"):
+        for call in item.calls:
+            assert numbers_in(call.subtask) <= numbers_in(item.question)
+
+
+def test_a_question_depends_on_its_seed_and_place_alone() -> None:
+    assert generate(1, 10, "train") == generate(1, 100, "train")[:10]
+    assert generate(1, 10, "train") != generate(2, 10, "train")
+
+
+def test_kinds_and_skills_are_used_evenly() -> None:
+    items = generate(1, 240, "train", ("single",))
+    assert [sum(i.skills == (name,) for i in items) for name in SKILLS] == pytest.approx(
+        [30] * len(SKILLS), abs=6
+    )
+    mixed = generate(1, 300, "train")
+    kinds = [sum(i.kind == kind for i in mixed) for kind in ("single", "chain", "merge")]
+    assert kinds == pytest.approx([100] * 3, abs=5)
+
+
+def test_training_never_puts_the_new_skills_together() -> None:
+    new = {(a, b, m) for a, b in NEW_MERGES for m in ("add", "join")} | NEW_CHAINS
+    seen = {i.skills for split in SPLITS for i in generate(1, 600, split)}
+    assert not seen & new
+    assert {i.skills for i in generate(1, 60, "test", ("new",))} <= new
+    assert new & {*CHAINS, *MERGES} == {i.skills for i in generate(1, 60, "test", ("new",))}
+
+
+def test_new_chains_use_skills_that_training_chains_in_the_same_place() -> None:
+    known = set(CHAINS) - NEW_CHAINS
+    for first, second in NEW_CHAINS:
+        assert first in {a for a, _ in known}
+        assert second in {b for _, b in known}
+
+
+def test_no_single_skill_answers_a_question_of_several_steps() -> None:
+    for item in generate(1, 300, "test", ("chain", "merge", "new")):
+        given = tuple(int(n) for n in re.findall(r"\d+", item.question))
+        for skill in SKILLS.values():
+            assert not (skill.takes(given) and skill.apply(given) == item.answer), item
+
+
+def test_questions_for_the_test_are_refused_elsewhere() -> None:
+    with pytest.raises(ConfigError, match="split 'test'"):
+        generate(1, 1, "train", ("new",))
+    with pytest.raises(ConfigError, match="puzzle"):
+        generate(1, 1, "train", cast("list[Kind]", ["puzzle"]))
+
+
+def test_an_answer_is_compared_as_a_literal() -> None:
+    assert right(" Forty-Two\n", "forty-two")
+    assert not right("042", "42")
+    assert not right("42.", "42")
+
+
+def test_numbers_are_listed_as_in_a_sentence() -> None:
+    assert [listed(xs) for xs in ((1,), (1, 2), (1, 2, 3))] == ["1", "1 and 2", "1, 2 and 3"]
