@@ -58,16 +58,7 @@ class Conductor:
     on_failure: OnFailure = "continue"
 
     async def solve(self, question: Question | str, terms: Terms | None = None) -> Run:
-        asked, terms = Question.of(question), terms or Terms()
-        stage = Stage(
-            asked,
-            self.pool.only(terms.rules),
-            terms.ledger,
-            terms.emit,
-            terms.pieces,
-            self.on_failure,
-            terms.rules,
-        )
+        stage = self.stage(question, terms)
         run = begin(self.name, stage)
         with span("invoke_workflow", self.name) as current:
             while len(run.rounds) < stage.ledger.limits.rounds:
@@ -80,8 +71,27 @@ class Conductor:
             note(current, run.usage, run.cost, run.failure)
         return run
 
+    def stage(self, question: Question | str, terms: Terms | None = None) -> Stage:
+        """Where the first round of this question takes place."""
+        terms = terms or Terms()
+        return Stage(
+            Question.of(question),
+            self.pool.only(terms.rules),
+            terms.ledger,
+            terms.emit,
+            terms.pieces,
+            self.on_failure,
+            terms.rules,
+        )
+
     async def _round(self, stage: Stage) -> Round:
-        """Draft until one parses or the repairs are used up, then perform it."""
+        planned = await self.plan(stage)
+        if planned.workflow is None:
+            return planned
+        return await self.perform(planned.drafts, planned.workflow, stage)
+
+    async def plan(self, stage: Stage) -> Round:
+        """Draft until one parses or the repairs are used up. A round that is not performed yet."""
         stage.emit(Planning(stage.round))
         drafts: list[Draft] = []
         while True:
@@ -97,7 +107,7 @@ class Conductor:
                 return Round(tuple(drafts), failure=exc.as_failure())
             else:
                 stage.emit(Planned(stage.round, drafts[-1], workflow))
-                return await self.perform(tuple(drafts), workflow, stage)
+                return Round(tuple(drafts), workflow)
 
     async def _draft(self, stage: Stage, rejected: Sequence[Draft]) -> Draft:
         call = Call(stage.ledger, rules=stage.rules)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from podium import prompts
+from podium.errors import ConfigError
 from podium.grammar import workflow_grammar
 from podium.types import UNSET, Completion, Draft, Question, Request, Round, Sampling, Workflow
 from podium.workers import Call, Pool, Worker
@@ -81,6 +82,8 @@ class FixedPlanner:
     """Always the same workflow, then content with it. Most baselines are one of these."""
 
     workflow: Workflow
+    workers: tuple[str, ...] = ()
+    """The names its numbers stand for; without them they are positions in whatever pool it gets."""
     repairs: int = 0
 
     async def draft(
@@ -92,4 +95,18 @@ class FixedPlanner:
         rounds: Sequence[Round] = (),
         rejected: Sequence[Draft] = (),
     ) -> Draft:
-        return Draft(Completion(render(Workflow(()) if rounds else self.workflow)))
+        return Draft(Completion(render(Workflow(()) if rounds else self._numbered(pool))))
+
+    def _numbered(self, pool: Pool) -> Workflow:
+        """The workflow in this pool's numbers: some of its workers may be denied to this run."""
+        if not self.workers or self.workers == pool.names:
+            return self.workflow
+        return Workflow(
+            tuple(replace(s, worker=self._number(s.worker, pool)) for s in self.workflow.steps)
+        )
+
+    def _number(self, worker: int, pool: Pool) -> int:
+        name = self.workers[worker]
+        if name not in pool.names:
+            raise ConfigError(f"the workflow needs the worker {name!r}, which this run may not use")
+        return pool.names.index(name)

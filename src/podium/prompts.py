@@ -141,6 +141,8 @@ class Style:
     form: Form = "full"
     binary: bool = False
     """Access is nothing or everything, as in the paper's main results; no positions."""
+    question_chars: int = 20_000
+    """How much of the question a planner is shown: the beginning and the end of a longer one."""
 
 
 PLAIN = Style()
@@ -169,7 +171,8 @@ def planner_messages(
 
 
 def _planner_opening(question: Question, pool: Pool, style: Style, steps: int) -> list[Message]:
-    asked, team = _transcript(question), _team(pool, style.show, style.form)
+    asked = _shortened(_transcript(question), style.question_chars)
+    team = _team(pool, style.show, style.form)
     if style.form == "compact":
         text = COMPACT.format(question=asked, team=team, steps=steps)
         return [Message("user", text, question.images)]
@@ -227,6 +230,10 @@ def _transcript(question: Question) -> str:
         return question.text
     said = [f"{m.role}: {m.content}" for m in question.earlier]
     return "\n".join([*said, f"user: {question.text}"])
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 def _team(pool: Pool, show: Show, form: Form) -> str:
