@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from pathlib import Path
 from random import Random
 from typing import cast, get_args
 
@@ -20,8 +21,11 @@ from podium.train.tiny.questions import (
     generate,
     right,
 )
+from podium.train.tiny.recipe import lessons
 from podium.train.tiny.skills import SKILLS, Split, in_words, listed, ordinal, split_of
+from podium.train.tiny.subtasks import compact, example
 
+RECIPE = Path(__file__).parent.parent / "recipes" / "tiny" / "specialists.toml"
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 
@@ -168,3 +172,45 @@ def test_an_answer_is_compared_as_a_literal() -> None:
 
 def test_numbers_are_listed_as_in_a_sentence() -> None:
     assert [listed(xs) for xs in ((1,), (1, 2), (1, 2, 3))] == ["1", "1 and 2", "1, 2 and 3"]
+
+
+def test_a_specialist_is_spoken_to_in_compact_form() -> None:
+    assert compact("Add 4 and 5.") == "Add 4 and 5."
+    assert compact("Reverse it.", ["12"]) == "Previous answer: 12\nReverse it."
+    assert compact("Add them.", ["4", "5"]) == "Answer 1: 4\nAnswer 2: 5\nAdd them."
+
+
+@pytest.mark.parametrize("name", SKILLS)
+def test_a_subtask_can_be_answered_from_its_prompt(name: str) -> None:
+    skill = SKILLS[name]
+    for i in range(100):
+        asked = example(skill, Random(i), "train")
+        *seen, subtask = asked.prompt.split("\n")
+        named = subtask.casefold().replace("answer 1 and answer 2", "")
+        given = tuple(int(n) for n in re.findall(r"\d+", named))
+        read = tuple(int(line.split(": ")[1]) for line in seen)
+        assert skill.apply(given or read) == asked.answer, asked
+
+
+def test_a_recipe_names_what_is_wrong_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.toml"
+    for text, complaint in (
+        ("[all]\nstepz = 5\n[skills.add]", "stepz"),
+        ("[skills.dance]", "dance"),
+        ("[skills.add]\nsteps = 0", "steps"),
+        ("[skills", "cannot be read"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=complaint):
+            lessons(file)
+
+
+def test_a_skill_may_differ_from_the_rest_of_its_recipe(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.toml"
+    file.write_text("[all]\nsteps = 7\n[skills.add]\nsteps = 9\n[skills.last]")
+    assert {n: one.steps for n, one in lessons(file).items()} == {"add": 9, "last": 7}
+    assert list(lessons(file, only=["last"])) == ["last"]
+
+
+def test_the_shipped_recipe_teaches_every_skill() -> None:
+    assert list(lessons(RECIPE)) == list(SKILLS)

@@ -55,8 +55,9 @@ MERGES = tuple(
     for a in SIDES
     for b in SIDES
     for merge in ("add", "join")
-    if merge == "join" or {a, b} <= {"last", "maximum"}
+    if merge == "join" or (a, b) in {("last", "last"), ("last", "maximum"), ("maximum", "last")}
 )
+"""Two sides and who merges them. What is added must stay small, so a last digit is part of it."""
 NEW_MERGES = frozenset({("reverse", "last"), ("sort", "maximum"), ("maximum", "reverse")})
 """First and second side of merges that no training question has."""
 
