@@ -125,7 +125,7 @@ class Specialist:
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.weights, 1.0)
         self.optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     def _schedule(self, step: int) -> float:
         left = (self.lesson.steps - step) / (self.lesson.steps - self.lesson.warmup)
