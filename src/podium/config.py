@@ -74,16 +74,17 @@ class WorkerSection(Section):
     fallback: str = ""
     prompt: Literal["full", "compact"] = "full"
     max_tokens: Count = 4096
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
+    max_tokens_field: Literal["", "max_tokens", "max_completion_tokens"] = ""
+    """What an OpenAI-like server calls the limit; left out, it goes by the address."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     effort: str | None = None
     """Reasoning effort in a word, or a thinking budget in tokens."""
     extra: dict[str, object] = {}
     """Further fields of the request's body, passed on as they are."""
-    concurrency: Count = 256
-    requests_per_minute: Positive | None = None
-    tokens_per_minute: Positive | None = None
+    concurrency: Count | None = None
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
     retries: Annotated[int, Field(ge=0)] = 4
     record: bool = True
     """Whether its calls are recorded when recording is on."""

@@ -273,16 +273,12 @@ def _write_forever(
 
 
 def _write_batch(connection: sqlite3.Connection, batch: Sequence[_Write]) -> None:
-    failed: sqlite3.Error | None = None
-    try:
-        connection.execute("BEGIN IMMEDIATE")
+    """All in one transaction; if that fails, one by one, so that a bad write fails alone."""
+    failed = _transact(connection, batch)
+    if failed is not None and len(batch) > 1:
         for write in batch:
-            connection.execute(write.sql, write.row)
-        connection.execute("COMMIT")
-    except sqlite3.Error as exc:  # a full disk, a lost file: those who wait are told
-        failed = exc
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+            _write_batch(connection, [write])
+        return
     by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for write in batch:
         if write.done is not None:
@@ -290,6 +286,19 @@ def _write_batch(connection: sqlite3.Connection, batch: Sequence[_Write]) -> Non
     for loop, futures in by_loop.items():
         if not loop.is_closed():
             loop.call_soon_threadsafe(_tell, futures, failed)
+
+
+def _transact(connection: sqlite3.Connection, batch: Sequence[_Write]) -> sqlite3.Error | None:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for write in batch:
+            connection.execute(write.sql, write.row)
+        connection.execute("COMMIT")
+    except sqlite3.Error as exc:  # a full disk, a lost file: those who wait are told
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        return exc
+    return None
 
 
 def _tell(futures: Sequence[asyncio.Future[None]], failed: sqlite3.Error | None) -> None:

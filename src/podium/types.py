@@ -334,10 +334,9 @@ class Run:
     @property
     def answer(self) -> str | None:
         """The latest answer that any round reached; a later failure does not take it away."""
-        own = (r.answer for r in reversed(self.rounds) if r.answer is not None and not r.failure)
-        return next(own, None) or next(
-            (r.answer for r in reversed(self.rounds) if r.answer is not None), None
-        )
+        reached = [r for r in reversed(self.rounds) if r.answer is not None]
+        best = next((r for r in reached if r.failure is None), None) or next(iter(reached), None)
+        return best.answer if best else None
 
     @property
     def usage(self) -> Usage:

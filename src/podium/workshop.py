@@ -7,15 +7,107 @@ together.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from podium.config import Config, LimitsSection, PlannerSection, WorkerSection
 from podium.errors import ConfigError
-from podium.models import adapter as find_adapter
-from podium.models import find_model
+from podium.models import find_adapter, find_model
 from podium.workers import FREE, Member
-from podium.workers.chat import ChatWorker, Secret, Transport
+from podium.workers.chat import ChatWorker, Secret
 from podium.workers.local import LocalModel, LocalWorker
 from podium.workers.prices import price_of
 from podium.workers.python import PythonWorker
 from podium.workers.tools import VoteWorker
+from podium.workers.transport import Transport
+
+VOTE = "a program, not a model: returns the answer that most of the outputs it may read state"
+PYTHON = "a program, not a model: runs the Python code in the last output it may read"
+
+
+@dataclass(slots=True)
+class Workshop:
+    transport: Transport = field(default_factory=Transport)
+    _models: dict[Path, LocalModel] = field(default_factory=dict[Path, LocalModel])
+    _python: PythonWorker | None = None
+
+    def make(self, section: WorkerSection) -> Member:
+        """The worker that a section describes.
+
+        Raises:
+            ConfigError: its key is not in the environment, or its model is not on this machine.
+        """
+        if section.remote:
+            return self._chat(section)
+        if section.kind == "local":
+            return self._local(section)
+        if section.kind == "vote":
+            return Member(VoteWorker(section.name), VOTE, FREE, program=True)
+        self._python = PythonWorker(section.name)
+        return Member(self._python, PYTHON, FREE, program=True)
+
+    async def close(self) -> None:
+        await self.transport.close()
+        for model in self._models.values():
+            await model.close()
+        if self._python is not None:
+            await self._python.close()
+
+    def _chat(self, section: WorkerSection) -> Member:
+        configured = section.price.value() if section.price else None
+        worker = ChatWorker(
+            name=section.name,
+            model=section.model,
+            transport=self.transport,
+            dialect=section.kind,
+            base_url=section.base_url,
+            key=Secret(_key(section)),
+            key_env=section.key_env,
+            sampling=section.sampling(),
+            extra=section.extra,
+            max_tokens_field=section.max_tokens_field,
+            concurrency=section.concurrency,
+            rpm=section.requests_per_minute,
+            tpm=section.tokens_per_minute,
+            retries=section.retries,
+        )
+        worker.price = price_of(section.model, worker.base_url, configured)
+        return Member(worker, section.model, worker.price)
+
+    def _local(self, section: WorkerSection) -> Member:
+        path = find_model(section.model)
+        model = self._models.setdefault(path, LocalModel(path))
+        adapter = find_adapter(section.adapter) if section.adapter else None
+        worker = LocalWorker(section.name, model, adapter=adapter, sampling=section.sampling())
+        return Member(worker, "a small model on this machine", FREE)
+
+
+def _key(section: WorkerSection) -> str:
+    if not section.key_env:
+        return ""
+    key = os.environ.get(section.key_env, "")
+    if not key:
+        raise ConfigError(
+            f"worker {section.name!r}: the environment variable {section.key_env} is not set"
+        )
+    return key
+
+
+def embedded() -> Config:
+    """What works with no configuration and no key: one small model that plans and works."""
+    smol = WorkerSection(
+        name="smol",
+        kind="local",
+        model="smollm2-135m-instruct",
+        description="a very small model that knows a little of everything",
+        max_tokens=160,
+        temperature=0.2,
+    )
+    vote = WorkerSection(name="vote", kind="vote")
+    python = WorkerSection(name="python", kind="python")
+    planner = PlannerSection(
+        worker="smol", held=True, prompt="compact", temperature=0.8, max_tokens=512
+    )
+    return Config(
+        planner=planner, worker=(smol, vote, python), limits=LimitsSection(steps=3, seconds=300)
+    )
