@@ -44,7 +44,7 @@ class ScriptedWorker:
         self.delay = delay
         self.gate = gate
         self.seen: list[Request] = []
-        self._replies = replies
+        self.replies = replies
 
     @property
     def fingerprint(self) -> str:
@@ -80,14 +80,14 @@ class ScriptedWorker:
             await self.gate.wait()
 
     def _next(self) -> Scripted:
-        if callable(self._replies):
-            return self._replies
-        if len(self.seen) == len(self._replies):
+        if callable(self.replies):
+            return self.replies
+        if len(self.seen) == len(self.replies):
             raise AssertionError(
-                f"{self.name} was asked {len(self.seen) + 1} times and has {len(self._replies)} "
+                f"{self.name} was asked {len(self.seen) + 1} times and has {len(self.replies)} "
                 "replies"
             )
-        return self._replies[len(self.seen)]
+        return self.replies[len(self.seen)]
 
     def _completion(self, reply: Scripted, request: Request, prompt: int) -> Completion:
         said = reply(request) if callable(reply) else reply
