@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 from podium import prompts
@@ -95,7 +96,7 @@ class FixedPlanner:
         rounds: Sequence[Round] = (),
         rejected: Sequence[Draft] = (),
     ) -> Draft:
-        return Draft(Completion(render(Workflow(()) if rounds else self._numbered(pool))))
+        return Draft(Completion(_rendered(Workflow(()) if rounds else self._numbered(pool))))
 
     def _numbered(self, pool: Pool) -> Workflow:
         """The workflow in this pool's numbers: some of its workers may be denied to this run."""
@@ -110,3 +111,6 @@ class FixedPlanner:
         if name not in pool.names:
             raise ConfigError(f"the workflow needs the worker {name!r}, which this run may not use")
         return pool.names.index(name)
+
+
+_rendered = lru_cache(render)

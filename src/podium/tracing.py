@@ -4,29 +4,29 @@
     ├── plan conductor ── chat {model}
     └── invoke_agent {worker} ── chat {model}
 
-Without an SDK configured these are no-ops of a few microseconds.
+Where nobody has configured a tracer provider nothing is made at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
 from opentelemetry import trace
-from opentelemetry.trace import Span
+from opentelemetry.trace import INVALID_SPAN, ProxyTracerProvider, Span
 
 from podium.types import Failure, Usage
 
 _tracer = trace.get_tracer("podium")
+_nothing = nullcontext(INVALID_SPAN)
 
 
-@contextmanager
-def span(operation: str, name: str) -> Iterator[Span]:
+def span(operation: str, name: str) -> AbstractContextManager[Span]:
     """One of `invoke_workflow`, `plan`, `invoke_agent`; `name` is of low cardinality."""
+    if isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
+        return _nothing
     key = "gen_ai.workflow.name" if operation == "invoke_workflow" else "gen_ai.agent.name"
     attributes = {"gen_ai.operation.name": operation, key: name}
-    with _tracer.start_as_current_span(f"{operation} {name}", attributes=attributes) as current:
-        yield current
+    return _tracer.start_as_current_span(f"{operation} {name}", attributes=attributes)
 
 
 def note(current: Span, usage: Usage, cost: float | None, failure: Failure | None = None) -> None:

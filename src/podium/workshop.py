@@ -9,17 +9,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from podium.config import Config, LimitsSection, PlannerSection, WorkerSection
 from podium.errors import ConfigError
-from podium.models import find_adapter, find_model
 from podium.workers import FREE, Member
 from podium.workers.chat import ChatWorker, Secret
-from podium.workers.local import LocalModel, LocalWorker
 from podium.workers.prices import price_of
-from podium.workers.python import PythonWorker
 from podium.workers.tools import VoteWorker
 from podium.workers.transport import Transport
+
+if TYPE_CHECKING:  # imported where they are made: most configurations need neither
+    from podium.workers.local import LocalModel
+    from podium.workers.python import PythonWorker
 
 VOTE = "a program, not a model: returns the answer that most of the outputs it may read state"
 PYTHON = "a program, not a model: runs the Python code in the last output it may read"
@@ -28,7 +30,7 @@ PYTHON = "a program, not a model: runs the Python code in the last output it may
 @dataclass(slots=True)
 class Workshop:
     transport: Transport = field(default_factory=Transport)
-    _models: dict[Path, LocalModel] = field(default_factory=dict[Path, LocalModel])
+    _models: dict[Path, LocalModel] = field(default_factory=dict)
     _python: PythonWorker | None = None
 
     def make(self, section: WorkerSection) -> Member:
@@ -43,6 +45,8 @@ class Workshop:
             return self._local(section)
         if section.kind == "vote":
             return Member(VoteWorker(section.name), VOTE, FREE, program=True)
+        from podium.workers.python import PythonWorker
+
         self._python = PythonWorker(section.name)
         return Member(self._python, PYTHON, FREE, program=True)
 
@@ -75,6 +79,9 @@ class Workshop:
         return Member(worker, section.model, worker.price)
 
     def _local(self, section: WorkerSection) -> Member:
+        from podium.models import find_adapter, find_model
+        from podium.workers.local import LocalModel, LocalWorker
+
         path = find_model(section.model)
         model = self._models.setdefault(path, LocalModel(path))
         adapter = find_adapter(section.adapter) if section.adapter else None
