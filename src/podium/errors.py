@@ -16,6 +16,7 @@ and are never logged on the way: a failed run is data, not noise.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from podium.types import Blame, Failure
@@ -55,6 +56,9 @@ class WorkerError(PodiumError):
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+
+    def as_failure(self) -> Failure:
+        return replace(super().as_failure(), status=self.status)
 
     @property
     def retryable(self) -> bool:

@@ -199,6 +199,8 @@ def step_messages(
     """The question, whatever this step may read, then its subtask: in that order, once each."""
     if is_whole(step):
         text = question.text
+        if not text and not question.images:
+            return question.earlier  # the results of its tools, say, and the next turn is wanted
     elif form == "compact":
         text = _compact_step(step, visible)
     else:

@@ -43,6 +43,23 @@ MIGRATIONS = (
         run TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (run, seq)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE keys (
+        id TEXT PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL UNIQUE, created REAL NOT NULL,
+        revoked REAL, daily REAL, monthly REAL, per_run REAL, models TEXT, workers TEXT,
+        day TEXT NOT NULL, day_usd REAL NOT NULL, month TEXT NOT NULL, month_usd REAL NOT NULL,
+        held REAL NOT NULL, last_hold TEXT NOT NULL
+    );
+    CREATE TABLE holds (
+        id TEXT PRIMARY KEY, owner TEXT NOT NULL, node TEXT NOT NULL, usd REAL NOT NULL,
+        until REAL NOT NULL
+    );
+    CREATE INDEX holds_by_end ON holds (until);
+    CREATE TABLE sessions (
+        id TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL, body BLOB NOT NULL
+    );
+    CREATE INDEX sessions_by_end ON sessions (until);
+    """,
 )
 """Each entry brings a database from the version of its index to the next one."""
 
@@ -68,6 +85,10 @@ class RunRow:
     workers: str
     owner: str
     config: str
+
+
+Statement = tuple[str, Row]
+"""SQL that SQLite and Postgres both understand, with `?` for each value."""
 
 
 class Store(Protocol):
@@ -96,6 +117,14 @@ class Store(Protocol):
     ) -> Sequence[RunRow]: ...
 
     async def record(self, id: str, *, owner: str | None = None) -> Record | None: ...
+
+    async def fetch(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
+        """The rows that a question of somebody else's finds."""
+        ...
+
+    async def change(self, *statements: Statement) -> int:
+        """All of them or none, durably. Returns how many rows the last one touched."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -186,6 +215,13 @@ class SqliteStore:
         body = orjson.loads(config[0][0]) if config else {}
         return Record(bytes(run), str(state), [bytes(row[0]) for row in steps], body)
 
+    async def fetch(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
+        return self._read(sql, values)
+
+    async def change(self, *statements: Statement) -> int:
+        *first, (sql, row) = statements
+        return await self._commit(sql, row, tuple(first))
+
     async def close(self) -> None:
         """Write what is waiting, then let go of the file."""
         if self._thread.is_alive():
@@ -197,10 +233,10 @@ class SqliteStore:
         with self._reading:
             return self._reader.execute(sql, tuple(values)).fetchall()
 
-    async def _commit(self, sql: str, row: Row) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Write(sql, row, done))
-        await done
+    async def _commit(self, sql: str, row: Row, before: tuple[Statement, ...] = ()) -> int:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._queue.put(_Write(sql, row, done, before))
+        return await done
 
 
 def state_of(run: Run) -> str:
@@ -239,11 +275,14 @@ def _where(conditions: Mapping[str, object | None]) -> tuple[str, Row]:
     return (f" WHERE {' AND '.join(given)}" if given else ""), tuple(given.values())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Write:
     sql: str
     row: Row
-    done: asyncio.Future[None] | None = None
+    done: asyncio.Future[int] | None = None
+    before: tuple[Statement, ...] = ()
+    """What must be written together with it, and first."""
+    touched: int = 0
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
@@ -279,20 +318,22 @@ def _write_batch(connection: sqlite3.Connection, batch: Sequence[_Write]) -> Non
         for write in batch:
             _write_batch(connection, [write])
         return
-    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
     for write in batch:
         if write.done is not None:
-            by_loop.setdefault(write.done.get_loop(), []).append(write.done)
-    for loop, futures in by_loop.items():
+            by_loop.setdefault(write.done.get_loop(), []).append(write)
+    for loop, writes in by_loop.items():
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_tell, futures, failed)
+            loop.call_soon_threadsafe(_tell, writes, failed)
 
 
 def _transact(connection: sqlite3.Connection, batch: Sequence[_Write]) -> sqlite3.Error | None:
     try:
         connection.execute("BEGIN IMMEDIATE")
         for write in batch:
-            connection.execute(write.sql, write.row)
+            for sql, row in write.before:
+                connection.execute(sql, row)
+            write.touched = connection.execute(write.sql, write.row).rowcount
         connection.execute("COMMIT")
     except sqlite3.Error as exc:  # a full disk, a lost file: those who wait are told
         if connection.in_transaction:
@@ -301,11 +342,11 @@ def _transact(connection: sqlite3.Connection, batch: Sequence[_Write]) -> sqlite
     return None
 
 
-def _tell(futures: Sequence[asyncio.Future[None]], failed: sqlite3.Error | None) -> None:
-    for future in futures:
-        if future.done():
+def _tell(writes: Sequence[_Write], failed: sqlite3.Error | None) -> None:
+    for write in writes:
+        if write.done is None or write.done.done():
             continue
         if failed is None:
-            future.set_result(None)
+            write.done.set_result(write.touched)
         else:
-            future.set_exception(StoreError(f"the store could not be written: {failed}"))
+            write.done.set_exception(StoreError(f"the store could not be written: {failed}"))

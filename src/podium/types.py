@@ -106,6 +106,7 @@ UNSET = Sampling()
 @dataclass(frozen=True, slots=True)
 class Question:
     text: str
+    """Empty where the next turn after `earlier` is wanted, and nothing new is asked."""
     images: tuple[str, ...] = ()
     earlier: tuple[Message, ...] = ()
     """The conversation that led to it, system messages included."""
@@ -210,6 +211,8 @@ class Failure:
     kind: str
     message: str
     blame: Blame
+    status: int | None = None
+    """The HTTP status that a worker refused with, where it was one."""
 
 
 @dataclass(frozen=True, slots=True)
