@@ -139,8 +139,7 @@ def anthropic_events(say: Say, model: str) -> Iterator[Body]:
         yield {"type": "content_block_stop", "index": index}
     end: Body = {"type": "message_delta", "delta": {"stop_reason": _stopped(say)}}
     if say.usage is not None:
-        final = {"output_tokens": say.usage.output} if isinstance(say.usage, Usage) else say.usage
-        end["usage"] = final
+        end["usage"] = counts(say, _anthropic_usage)
     yield end
     yield {"type": "message_stop"}
 
