@@ -2,8 +2,9 @@
 
 Whoever writes hands a statement to the writer thread and may await its commit. The thread takes
 everything that is waiting into one transaction, so that a thousand tasks cost a handful of
-commits. What was committed survives `kill -9`; a run that was cut off is put together again from
-the steps it had finished.
+commits. What nobody awaits goes along with the next commit, or follows within a moment. What was
+committed survives `kill -9`; a run that was cut off is put together again from the steps it had
+finished.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import queue
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -64,6 +67,8 @@ MIGRATIONS = (
 """Each entry brings a database from the version of its index to the next one."""
 
 SHOWN_OF_A_QUESTION = 500
+MOMENT = 0.05
+"""Seconds that a write which nobody awaits may wait for another one's commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +159,7 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as exc:
             raise ConfigError(f"cannot open the store {self.path}: {exc}") from exc
         self._reading = threading.Lock()
-        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(
-            target=_write_forever, args=(writer, self._queue), name="podium-store", daemon=True
-        )
-        self._thread.start()
+        self._writer = _Writer(writer)
 
     def _connect(self) -> sqlite3.Connection:
         found = sqlite3.connect(
@@ -185,16 +186,15 @@ class SqliteStore:
         await self._commit("INSERT OR IGNORE INTO configs VALUES (?, ?, ?)", row)
 
     def begin_run(self, run: Run, *, owner: str, config: str) -> None:
-        self._queue.put(_Write(_PUT_RUN, _row(run, "unfinished", owner, config)))
+        self._writer.later(_Write(_PUT_RUN, _row(run, "unfinished", owner, config)))
 
     def put_progress(self, run: str, seq: int, body: bytes) -> None:
-        self._queue.put(
-            _Write("INSERT OR REPLACE INTO progress VALUES (?, ?, ?)", (run, seq, body))
-        )
+        row = (run, seq, body)
+        self._writer.later(_Write("INSERT OR REPLACE INTO progress VALUES (?, ?, ?)", row))
 
     async def end_run(self, run: Run, *, owner: str, config: str) -> None:
-        self._queue.put(_Write("DELETE FROM progress WHERE run = ?", (run.id,)))
-        await self._commit(_PUT_RUN, _row(run, state_of(run), owner, config))
+        row = _row(run, state_of(run), owner, config)
+        await self._commit(_PUT_RUN, row, (("DELETE FROM progress WHERE run = ?", (run.id,)),))
 
     async def runs(
         self, *, owner: str | None = None, limit: int = 20, before: str = ""
@@ -224,10 +224,8 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Write what is waiting, then let go of the file."""
-        if self._thread.is_alive():
-            self._queue.put(None)
-            await asyncio.to_thread(self._thread.join)
-            self._reader.close()
+        await asyncio.to_thread(self._writer.close)
+        self._reader.close()
 
     def _read(self, sql: str, values: Iterable[object]) -> list[tuple[Any, ...]]:
         with self._reading:
@@ -235,7 +233,7 @@ class SqliteStore:
 
     async def _commit(self, sql: str, row: Row, before: tuple[Statement, ...] = ()) -> int:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Write(sql, row, done, before))
+        self._writer.now(_Write(sql, row, done, before))
         return await done
 
 
@@ -285,6 +283,9 @@ class _Write:
     touched: int = 0
 
 
+_NUDGE = _Write("", ())
+
+
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -298,17 +299,45 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("COMMIT")
 
 
-def _write_forever(
-    connection: sqlite3.Connection, waiting: queue.SimpleQueue[_Write | None]
-) -> None:
-    more = True
-    while more:
-        batch = [waiting.get()]
-        while not waiting.empty():
-            batch.append(waiting.get())
-        more = None not in batch
-        _write_batch(connection, [write for write in batch if write is not None])
-    connection.close()
+class _Writer:
+    """The one thread that writes, and what waits for it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._urgent: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._patient: deque[_Write] = deque()
+        self._thread = threading.Thread(target=self._work, name="podium-store", daemon=True)
+        self._thread.start()
+
+    def now(self, write: _Write) -> None:
+        self._urgent.put(write)
+
+    def later(self, write: _Write) -> None:
+        """In order with all that is written later on, and at the latest in a moment."""
+        self._patient.append(write)
+        if len(self._patient) == 1:
+            self._urgent.put(_NUDGE)
+
+    def close(self) -> None:
+        self._urgent.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        more = True
+        while more:
+            batch = [self._urgent.get()]
+            if batch[0] is _NUDGE:
+                with suppress(queue.Empty):
+                    batch.append(self._urgent.get(timeout=MOMENT))
+            while not self._urgent.empty():
+                batch.append(self._urgent.get())
+            more = None not in batch
+            # The patient ones first: whatever was to come after them is urgent, or not there yet.
+            patient = [self._patient.popleft() for _ in range(len(self._patient))]
+            urgent = [write for write in batch if write is not None and write is not _NUDGE]
+            if patient or urgent:
+                _write_batch(self._connection, [*patient, *urgent])
+        self._connection.close()
 
 
 def _write_batch(connection: sqlite3.Connection, batch: Sequence[_Write]) -> None:

@@ -16,6 +16,7 @@ that cannot backtrack, and nothing in it is evaluated.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from podium.errors import WorkflowError
 from podium.types import Access, Step, Workflow
@@ -54,6 +55,7 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\n": "", **{c: c for c in "\\\"'/“”‘’"}}
 
 
+@lru_cache(maxsize=256)  # fixed workflows and a settled policy write the same text again and again
 def parse(text: str, *, workers: int, max_steps: int = 5, may_stop: bool = False) -> Workflow:
     """Read a workflow out of a model's reply, or say precisely what is wrong with it.
 
