@@ -51,14 +51,15 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Execution(Generic[T]):
+class Execution(Generic[T_co]):
     """What came of a piece of code. That it failed is a result, not an error of ours."""
 
     outcome: Outcome
-    value: T
+    value: T_co
     stdout: str = ""
     stderr: str = ""
     seconds: float = 0.0
