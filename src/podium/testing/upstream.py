@@ -50,6 +50,8 @@ class Sent:
     stream: bool
     headers: Mapping[str, str]
     body: Body
+    client: int
+    """The port it came from: equal ports are one connection."""
 
 
 Answer = str | Say | Refuse | Raw
@@ -173,14 +175,16 @@ class Upstream:
 
 
 def _sent(request: web.Request, body: Body) -> Sent:
-    path = request.path
+    path, headers = request.path, dict(request.headers)
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    port = peer[1] if peer else 0
     if path.endswith(KNOWN[2:]):
         model = path.rpartition("/")[2].partition(":")[0]
         stream = path.endswith(":streamGenerateContent")
-        return Sent(path, "gemini", model, stream, dict(request.headers), body)
+        return Sent(path, "gemini", model, stream, headers, body, port)
     dialect = "anthropic" if path.endswith("/messages") else "openai"
     stream = body.get("stream") is True
-    return Sent(path, dialect, str(body.get("model")), stream, dict(request.headers), body)
+    return Sent(path, dialect, str(body.get("model")), stream, headers, body, port)
 
 
 def _wrong(sent: Sent) -> str:

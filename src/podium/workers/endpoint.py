@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,8 +135,9 @@ class Endpoint:
                 return url
         except ValueError:
             pass
+        shown = "" if "@" in self.base_url else f" {self.base_url!r}"  # a password may be in it
         raise ConfigError(
-            f"worker {self.name!r}: base_url {self.base_url!r} is no http or https address"
+            f"worker {self.name!r}: base_url{shown} is no plain http or https address"
         )
 
     def _header_fields(self) -> dict[str, str]:
@@ -152,7 +154,8 @@ class Endpoint:
 
     async def send(self, body: bytes, progress: Progress, *, stream: bool) -> Reply:
         try:
-            response = await self.transport.session().post(
+            session = await self.transport.session()
+            response = await session.post(
                 self._urls[stream],
                 data=body if len(body) <= LARGE else io.BytesIO(body),
                 headers=self._headers,
@@ -208,7 +211,12 @@ class Endpoint:
                 self._hear(events.rest(), stream, progress)
         except aiohttp.ClientPayloadError:
             pass  # cut; the stream knows whether everything had been said
-        return stream.reply()
+        reply = stream.reply()
+        if self._hidden:  # it may have come in parts, of which none was the key
+            key = self.key.reveal()
+            reply.text = reply.text.replace(key, "***")
+            reply.reasoning = reply.reasoning.replace(key, "***")
+        return reply
 
     def _hear(self, events: list[bytes], stream: Stream, progress: Progress) -> None:
         for data in events:
@@ -246,8 +254,9 @@ class Endpoint:
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return f"no connection to {place} within {self.timeouts.connect:g} s"
         if isinstance(error, aiohttp.ClientConnectorError):
-            why = _line(error.os_error.strerror or str(error.os_error))
-            return f"can't reach {place} ({why}): check base_url and that the server runs"
+            return (
+                f"can't reach {place} ({_reason(error)}): check base_url and that the server runs"
+            )
         if isinstance(error, TimeoutError):
             return f"{place} fell silent for too long"
         return f"{place} broke the connection ({type(error).__name__})"
@@ -301,6 +310,15 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
                 pass
     except (aiohttp.ClientError, OSError):
         pass
+
+
+def _reason(error: aiohttp.ClientConnectorError) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _line(str(error.certificate_error))
+    cause = error.os_error
+    if isinstance(error, aiohttp.ClientSSLError) or not cause.errno or cause.errno < 0:
+        return _line(cause.strerror or str(cause))
+    return os.strerror(cause.errno)
 
 
 def _whole(reply: Reply) -> list[Piece]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import aiohttp
 
 T = TypeVar("T")
+Keeper = AsyncGenerator[aiohttp.ClientSession, None]
 
 
 class PerLoop(Generic[T]):
@@ -28,12 +28,6 @@ class PerLoop(Generic[T]):
             made = self._made[loop] = self._make()
             return made
 
-    def clear(self) -> list[tuple[asyncio.AbstractEventLoop, T]]:
-        """Forget them all, and hand them over."""
-        made = list(self._made.items())
-        self._made.clear()
-        return made
-
 
 class Transport:
     """Connections, kept alive and reused. Close it when the last worker has answered.
@@ -44,26 +38,35 @@ class Transport:
 
     def __init__(self, *, connections: int = 1_000) -> None:
         self._connections = connections
-        self._sessions = PerLoop(self._open)
+        self._open: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, Keeper]] = {}
 
-    def session(self) -> aiohttp.ClientSession:
-        return self._sessions.get()
+    async def session(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        if loop not in self._open:
+            keeper = self._keep(loop)
+            self._open[loop] = (await anext(keeper), keeper)
+        return self._open[loop][0]
 
     async def close(self) -> None:
-        """Close the connections of every loop that used them, also of those that have ended."""
+        """Close the connections of every loop that has any."""
         here = asyncio.get_running_loop()
-        for loop, session in self._sessions.clear():
-            if loop is not here and loop.is_running():
-                done = asyncio.run_coroutine_threadsafe(session.close(), loop)
+        for loop, (_, keeper) in list(self._open.items()):
+            if loop is here:
+                await keeper.aclose()
+            elif loop.is_running():
+                done = asyncio.run_coroutine_threadsafe(keeper.aclose(), loop)
                 await asyncio.wrap_future(done)
-            else:
-                with suppress(RuntimeError):  # "Event loop is closed", and its sockets with it
-                    await session.close()
 
-    def _open(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
+    async def _keep(self, loop: asyncio.AbstractEventLoop) -> Keeper:
+        """A generator, because asyncio ends those that are left over when it ends a loop."""
+        session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=300),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,
         )
+        try:
+            yield session
+        finally:
+            self._open.pop(loop, None)
+            await session.close()
