@@ -68,7 +68,7 @@ class Conductor:
                 if _settled(outcome):
                     break
             run = finish(run, stage)
-            note(current, run.usage, run.cost, run.failure)
+            note(current, run, run.failure)
         return run
 
     def stage(self, question: Question | str, terms: Terms | None = None) -> Stage:
@@ -119,7 +119,7 @@ class Conductor:
                     )
             except TimeoutError:
                 raise LimitError("the time limit was reached while planning") from None
-            note(current, draft.completion.usage, draft.completion.cost)
+            note(current, draft.completion)
         return draft
 
     def read(self, draft: Draft, stage: Stage) -> Workflow:

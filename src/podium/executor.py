@@ -33,7 +33,6 @@ from podium.types import (
     Seen,
     Step,
     StepResult,
-    Usage,
     Workflow,
 )
 from podium.workers import ANYONE, Call, Member, Pool
@@ -121,7 +120,7 @@ async def run_step(
             stage.now() - started,
             failure,
         )
-        note(current, done.usage if done else Usage(), done.cost if done else None, failure)
+        note(current, done, failure)
     return result
 
 

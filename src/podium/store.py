@@ -33,7 +33,7 @@ MIGRATIONS = (
     CREATE TABLE calls (
         digest TEXT NOT NULL, sample INTEGER NOT NULL, worker TEXT NOT NULL, at REAL NOT NULL,
         request BLOB NOT NULL, completion BLOB NOT NULL, PRIMARY KEY (digest, sample)
-    ) WITHOUT ROWID;
+    );
     CREATE TABLE configs (digest TEXT PRIMARY KEY, at REAL NOT NULL, body BLOB NOT NULL);
     CREATE TABLE runs (
         id TEXT PRIMARY KEY, started REAL NOT NULL, seconds REAL NOT NULL, strategy TEXT NOT NULL,
@@ -44,7 +44,7 @@ MIGRATIONS = (
     CREATE INDEX runs_by_owner ON runs (owner, id);
     CREATE TABLE progress (
         run TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (run, seq)
-    ) WITHOUT ROWID;
+    );
     """,
     """
     CREATE TABLE keys (

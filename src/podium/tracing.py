@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from opentelemetry import trace
 from opentelemetry.trace import INVALID_SPAN, ProxyTracerProvider, Span
 
-from podium.types import Failure, Usage
+from podium.types import Completion, Failure, Run
 
 _tracer = trace.get_tracer("podium")
 _nothing = nullcontext(INVALID_SPAN)
@@ -29,14 +29,15 @@ def span(operation: str, name: str) -> AbstractContextManager[Span]:
     return _tracer.start_as_current_span(f"{operation} {name}", attributes=attributes)
 
 
-def note(current: Span, usage: Usage, cost: float | None, failure: Failure | None = None) -> None:
+def note(current: Span, done: Completion | Run | None, failure: Failure | None = None) -> None:
     """What became known while the span was open."""
     if not current.is_recording():
         return
-    current.set_attribute("gen_ai.usage.input_tokens", usage.input)
-    current.set_attribute("gen_ai.usage.output_tokens", usage.output)
-    if cost is not None:
-        current.set_attribute("podium.cost.usd", cost)
+    if done is not None:
+        current.set_attribute("gen_ai.usage.input_tokens", done.usage.input)
+        current.set_attribute("gen_ai.usage.output_tokens", done.usage.output)
+        if done.cost is not None:
+            current.set_attribute("podium.cost.usd", done.cost)
     if failure is not None:
         current.set_attribute("error.type", failure.kind)
         current.set_status(trace.StatusCode.ERROR)
