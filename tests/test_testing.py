@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import aiohttp
+import anthropic
+import openai
 import pytest
+from google import genai
 
 from podium.errors import ConfigError, LimitError, WorkerError
 from podium.ledger import Ledger
@@ -151,3 +154,45 @@ async def test_an_upstream_knows_who_left_before_the_answer():
             await task
         await upstream.quiet()
         assert upstream.aborted == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_official_openai_client_understands_the_upstream(stream):
+    ask = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    async with (
+        Upstream([Say("Hello there.")]) as upstream,
+        openai.AsyncOpenAI(base_url=f"{upstream.url}/v1", api_key="k") as client,
+    ):
+        reply = await client.chat.completions.create(**ask, stream=stream)
+        if stream:
+            deltas = [c.choices[0].delta.content async for c in reply if c.choices]
+            assert "".join(d or "" for d in deltas) == "Hello there."
+        else:
+            assert reply.choices[0].message.content == "Hello there."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_official_anthropic_client_understands_the_upstream(stream):
+    say = Say("Hello there.", reasoning="Hm.", signature="s")
+    async with Upstream([say]) as upstream:
+        async with anthropic.AsyncAnthropic(base_url=upstream.url, api_key="k") as client:
+            ask = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+            if stream:
+                async with client.messages.stream(**ask) as events:
+                    reply = await events.get_final_message()
+            else:
+                reply = await client.messages.create(**ask)
+        assert [block.type for block in reply.content] == ["thinking", "text"]
+        assert reply.content[0].signature == "s" and reply.content[1].text == "Hello there."
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (10, 5)
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")
+async def test_the_official_gemini_client_understands_the_upstream():
+    async with Upstream([Say("Hello there.")]) as upstream:
+        client = genai.Client(api_key="k", http_options={"base_url": upstream.url}).aio
+        reply = await client.models.generate_content(model="m", contents="hi")
+        assert (reply.text, reply.usage_metadata.total_token_count) == ("Hello there.", 15)
+        parts = await client.models.generate_content_stream(model="m", contents="hi")
+        assert "".join([part.text or "" async for part in parts]) == "Hello there."
+        await client.aclose()
