@@ -637,6 +637,40 @@ async def test_a_server_that_falls_silent_is_given_up(worker):
     assert "fell silent" in str(error) and error.retryable and ledger.tokens > 0
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x46",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 5_000 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {}\n\n",
+        b"HTTP/1.1 999 What\r\nContent-Length: 0\r\nRetry-After: \xff\r\n\r\n",
+        b"HTTP/1.1 301 Moved\r\nLocation: \xff\xfe\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; \xff\r\nContent-Length: 9\r\n\r\n{}",
+    ],
+)
+async def test_a_server_that_breaks_http_is_a_typed_failure(worker, answer, stream):
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    ledger = Ledger()
+    async with server:
+        one = worker(f"http://127.0.0.1:{port}", retries=0)
+        hear = (lambda piece: None) if stream else None
+        error = await failure(one, ledger=ledger, hear=hear)
+    assert str(error).startswith("worker 'w': ") and "\n" not in str(error)
+    assert ledger.held_tokens == 0
+
+
 async def test_invalid_utf8_in_a_reply_is_repaired(worker):
     reply = b'{"choices":[{"message":{"content":"caf\xe9"}}]}'
     async with Upstream([Raw(reply, content_type="text/plain")]) as upstream:
