@@ -209,7 +209,9 @@ def load(path: Path | str) -> Config:
 
 def _explain(error: ValidationError) -> str:
     """The first complaint as one line that names the key."""
-    first = error.errors(include_url=False)[0]
+    # A misspelt key comes first: what it was meant to be is then missing, too.
+    found = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
+    first = found[0]
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         key = str(first["loc"][-1])

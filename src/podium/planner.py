@@ -65,17 +65,23 @@ class ModelPlanner:
         )
         sampling = self.sampling
         if self.held:
-            grammar = workflow_grammar(
-                len(pool),
-                steps,
-                may_stop=bool(rounds),
-                access="binary" if self.style.binary else "full",
-            )
-            sampling = Sampling(grammar=grammar).over(sampling)
+            sampling = replace(sampling, grammar=self._grammar(len(pool), steps, bool(rounds)))
         request = Request(messages, sampling=sampling, sample=question.sample)
         started = time.monotonic()
         completion = await self.worker.complete(request, call)
         return Draft(completion, messages, time.monotonic() - started)
+
+    def _grammar(self, workers: int, steps: int, may_stop: bool) -> str:
+        # So many characters that the lists are closed before the tokens run out: no token of a
+        # subtask is shorter than a character, and the rest of a draft takes some twenty a step.
+        room = (self.sampling.max_tokens or 1024) // steps - 24
+        return workflow_grammar(
+            workers,
+            steps,
+            may_stop=may_stop,
+            access="binary" if self.style.binary else "full",
+            subtask_chars=max(16, min(200, room)),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,7 +250,7 @@ def _card(number: int, member: Member, show: Show) -> str:
     facts = [member.description or member.name]
     if member.accuracy is not None:
         facts.append(f"right in {member.accuracy:.0%}")
-    if member.price is not None and not member.program:
+    if member.price is not None and member.price.output:
         facts.append(f"${member.price.input:g} in, ${member.price.output:g} out per million tokens")
     return f"model {number}: {'; '.join(facts)}"
 

@@ -110,11 +110,7 @@ def embedded() -> Config:
         max_tokens=160,
         temperature=0.2,
     )
-    vote = WorkerSection(name="vote", kind="vote")
-    python = WorkerSection(name="python", kind="python")
-    planner = PlannerSection(
-        worker="smol", held=True, prompt="compact", temperature=0.8, max_tokens=512
-    )
-    return Config(
-        planner=planner, worker=(smol, vote, python), limits=LimitsSection(steps=3, seconds=300)
-    )
+    vote = WorkerSection(name="vote", kind="vote", fallback="smol")
+    python = WorkerSection(name="python", kind="python", fallback="smol")
+    planner = PlannerSection(worker="smol", held=True, temperature=0.2, max_tokens=256)
+    return Config(planner=planner, worker=(smol, vote, python), limits=LimitsSection(steps=3))

@@ -48,15 +48,15 @@ class Options:
     quiet: bool
 
     def limits(self, own: Limits) -> Limits:
-        given = {
-            "dollars": self.dollars,
-            "tokens": self.tokens,
-            "calls": self.calls,
-            "seconds": self.seconds,
-            "steps": self.steps,
-            "rounds": self.rounds,
-        }
-        return replace(own, **{k: v for k, v in given.items() if v is not None})
+        return replace(
+            own,
+            dollars=self.dollars or own.dollars,
+            tokens=self.tokens or own.tokens,
+            calls=self.calls or own.calls,
+            seconds=self.seconds or own.seconds,
+            steps=self.steps or own.steps,
+            rounds=self.rounds or own.rounds,
+        )
 
     @property
     def rules(self) -> Rules:
@@ -100,7 +100,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("words", nargs=-1, required=True, metavar="QUESTION…")
 @_options
 @click.pass_context
-def ask(ctx: click.Context, words: tuple[str, ...], **flags: Any) -> None:
+def ask(ctx: click.Context, /, words: tuple[str, ...], **flags: Any) -> None:
     """Answer a question.
 
     The Conductor writes a workflow, its workers perform it, and the last step's answer is
@@ -119,7 +119,7 @@ def ask(ctx: click.Context, words: tuple[str, ...], **flags: Any) -> None:
 @click.argument("words", nargs=-1, required=True, metavar="QUESTION…")
 @_options
 @click.pass_context
-def plan(ctx: click.Context, words: tuple[str, ...], **flags: Any) -> None:
+def plan(ctx: click.Context, /, words: tuple[str, ...], **flags: Any) -> None:
     """Show the workflow the Conductor would write, and stop there.
 
     What it prints can be edited and given to `podium run`.
@@ -133,7 +133,7 @@ def plan(ctx: click.Context, words: tuple[str, ...], **flags: Any) -> None:
 @click.option("--question", "words", required=True, help="What the workflow is to answer.")
 @_options
 @click.pass_context
-def run(ctx: click.Context, workflow: Path, words: str, **flags: Any) -> None:
+def run(ctx: click.Context, /, workflow: Path, words: str, **flags: Any) -> None:
     """Perform a workflow that you wrote: a file, or - for stdin.
 
     \b

@@ -47,15 +47,15 @@ async def _runs(config: Path | None, limit: int, as_lines: bool) -> None:
         for row in rows:
             click.echo(orjson.dumps(row))
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("run", "when", "strategy", "state", "steps", "seconds", "cost", "question"):
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
+    table = Table(box=None, pad_edge=False, expand=True)
+    for column in ("run", "when", "state", "steps", "seconds", "cost"):
+        table.add_column(column, no_wrap=True, min_width=len(column))
+    table.add_column("question", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in rows:
-        when = datetime.fromtimestamp(row.started).astimezone().strftime("%Y-%m-%d %H:%M")
-        table.add_row(
-            row.id, when, row.strategy, row.state, str(row.steps), f"{row.seconds:.1f}",
-            money(row.usd), escape(" ".join(row.question.split())),
-        )  # fmt: skip
+        when = datetime.fromtimestamp(row.started).astimezone().strftime("%m-%d %H:%M")
+        figures = (str(row.steps), f"{row.seconds:.1f}", money(row.usd))
+        question = escape(" ".join(row.question.split()))
+        table.add_row(row.id, when, row.state, *figures, question)
     Console().print(table)
 
 
