@@ -637,6 +637,27 @@ async def test_a_server_that_falls_silent_is_given_up(worker):
     assert "fell silent" in str(error) and error.retryable and ledger.tokens > 0
 
 
+async def test_a_stream_that_falls_silent_half_way_is_given_up_and_not_begun_anew(worker):
+    begun = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + PIECE
+    calls = 0
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        calls += 1
+        await reader.readuntil(b"}")
+        writer.write(begun)
+        await reader.read()  # until the client leaves
+        writer.close()
+
+    heard: list[Piece] = []
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        one = worker(url, timeouts=Timeouts(first_byte=20.0, idle=0.05))
+        async with asyncio.timeout(10):
+            error = await failure(one, hear=heard.append)
+    assert "fell silent" in str(error) and (calls, len(heard)) == (1, 1)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "answer",

@@ -194,12 +194,11 @@ class Endpoint:
         return reply
 
     async def _listen(self, response: aiohttp.ClientResponse, progress: Progress) -> Reply:
-        connection = response.connection
-        if connection is not None and connection.protocol is not None:
-            connection.protocol.read_timeout = self.timeouts.idle
         events, stream, size = Events(), self.dialect.stream(), 0
         try:
             async for chunk in response.content.iter_any():
+                if not size:
+                    self._expect_more(response)
                 size += len(chunk)
                 if size > WORDY * self.max_bytes or progress.heard > self.max_bytes:
                     raise WorkerError(f"the stream is over {self.max_bytes} bytes", status=200)
@@ -217,6 +216,13 @@ class Endpoint:
             reply.text = reply.text.replace(key, "***")
             reply.reasoning = reply.reasoning.replace(key, "***")
         return reply
+
+    def _expect_more(self, response: aiohttp.ClientResponse) -> None:
+        """Now that it has begun to speak, it may not be silent for as long as before."""
+        connection = response.connection
+        if connection is not None and connection.protocol is not None:
+            connection.protocol.read_timeout = self.timeouts.idle
+            connection.protocol.start_timeout()
 
     def _hear(self, events: list[bytes], stream: Stream, progress: Progress) -> None:
         for data in events:
