@@ -1,33 +1,36 @@
 """The program inside the walls: it raises the last ones, does one job, and ends.
 
-Its parent starts it before there is anything to do, so it waits, warm, on a channel: JSON lines,
-one message each. The job comes with a nonce, and only lines that begin with it are messages; what
-untrusted code prints goes elsewhere. Four jobs exist: run a program; answer calls of a function;
-judge a function that lives in another sandbox; run a suite of unit tests.
+Its parent starts it before there is anything to do, so it waits, warm, on a channel. What the
+parent says there is marshalled, since the parent can be trusted; what goes back is a line of JSON
+after a nonce that came with the job, while all that untrusted code prints goes elsewhere. Four
+jobs exist: run a program; answer calls of a function; judge a function that lives in another
+sandbox; run a suite of unit tests.
 
-Only the standard library is at hand here, and nothing of the rest of the package. The parent
-imports `encode` and `decode`, so that both sides speak one language of values.
+Only the standard library is at hand here, and as little of it as can be: every import is paid for
+by every program. The parent imports `encode` and `decode`, so that both sides speak one language
+of values.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
+import marshal
 import os
 import resource
 import stat
 import sys
-from collections.abc import Callable, Mapping
-from types import ModuleType, TracebackType
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` and `ast` take longer to import than most programs to run
-    from ast import Module
-    from typing import Any
 
 Message = dict[str, object]
-Receive = Callable[[], Message | None]
-Send = Callable[[Message], None]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ast import Module
+    from collections.abc import Callable, Mapping
+    from types import ModuleType, TracebackType
+    from typing import Any
+
+    Receive = Callable[[], Message | None]
+    Send = Callable[[Message], None]
 
 PROGRAM, SOLUTION, TESTS = "program.py", "solution.py", "tests.py"
 """What untrusted code, and the tests, are called in a traceback."""
@@ -200,7 +203,7 @@ class Caught:
 
 def load(code: str, name: str, filename: str) -> ModuleType:
     """Run code as a module of its own."""
-    module = ModuleType(name)
+    module = type(sys)(name)
     module.__file__ = filename
     sys.modules[name] = module
     extend(module, code, filename)
@@ -297,7 +300,7 @@ def judge(job: Message, receive: Receive, send: Send) -> None:
     send({"failed": explain(error)[-DETAIL:] if error is not None else None})
 
 
-def run_suite(job: Message, send: Send) -> None:
+def run_suite(job: Message, _: Receive, send: Send) -> None:
     """Run unit tests by `suite.py`, whose text comes with the job: few jobs need it."""
     sys.modules["podium.sandbox.child"] = sys.modules["__main__"]
     suite: dict[str, Callable[[Message, Send], None]] = {}
@@ -320,51 +323,61 @@ def _raised(error: object) -> BaseException:
 # -- one job
 
 
-def open_channel(fd: int) -> tuple[Callable[[], bytes], Callable[[bytes], None]]:
-    os.set_inheritable(fd, False)
-    lines = os.fdopen(fd, "rb", closefd=False)
-    write = os.write
+def pack(message: Message) -> bytes:
+    """A message from the parent as bytes, their number first."""
+    body = marshal.dumps(message, 2)
+    return len(body).to_bytes(4, "big") + body
 
-    def send(line: bytes) -> None:
+
+class Channel:
+    """The way to the parent and back. Until the job names a nonce there is none."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        self._read, self._write = os.fdopen(fd, "rb", closefd=False).read, os.write
+        self._fd, self._nonce = fd, b""
+
+    def receive(self) -> Message | None:
+        size = self._read(4)
+        if not size:
+            return None
+        message: Message = marshal.loads(self._read(int.from_bytes(size, "big")))
+        self._nonce = str(message.pop("nonce", self._nonce.decode())).encode()
+        return message
+
+    def send(self, message: Message) -> None:
+        import json
+
+        with Caught():
+            sys.stdout.flush()
+        self.write(json.dumps(message))
+
+    def write(self, text: str) -> None:
+        line = self._nonce + text.encode() + b"\n"
         while line:
-            line = line[write(fd, line) :]
+            line = line[self._write(self._fd, line) :]
 
-    return lines.readline, send
+    def close(self) -> None:
+        os.close(self._fd)
 
 
 def main() -> None:
-    fd, settings = int(sys.argv[1]), json.loads(sys.argv[2])
-    readline, write = open_channel(fd)
+    channel = Channel(int(sys.argv[1]))
+    settings: Any = channel.receive()
     sys.path.extend(settings["packages"])
     limit(settings["limits"])
     landlock = confine(settings["readable"], settings["writable"])
-    write(json.dumps({"landlock": landlock}).encode() + b"\n")
-    line = readline()
-    if not line:
+    channel.write(f'{{"landlock": {landlock}}}')
+    job: Any = channel.receive()
+    if job is None:
         return
-    job = json.loads(line)
-    prefix = job.pop("nonce").encode()
     limit_cpu(int(job["seconds"]) + 2)
-
-    def receive() -> Message | None:
-        line = readline()
-        return json.loads(line) if line else None
-
-    def send(message: Message) -> None:
-        with Caught():
-            sys.stdout.flush()
-        write(prefix + json.dumps(message).encode() + b"\n")
-
-    kind = job["kind"]
-    if kind == "program":
-        os.close(fd)
+    if job["kind"] == "program":
+        channel.close()
         run_program(job)
-    elif kind == "calls":
-        answer_calls(job, receive, send)
-    elif kind == "judge":
-        judge(job, receive, send)
     else:
-        run_suite(job, send)
+        jobs = {"calls": answer_calls, "judge": judge, "unittests": run_suite}
+        jobs[job["kind"]](job, channel.receive, channel.send)
 
 
 if __name__ == "__main__":

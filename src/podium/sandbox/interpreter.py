@@ -1,6 +1,6 @@
 """One interpreter behind walls: started before it is needed, used once, and killed.
 
-It is spoken to over a channel of its own, a socket with one JSON message on each line. Whatever
+It is spoken to over a channel of its own (see `child`). Whatever
 stops it, be it the clock, its memory, its output or a lie on the channel, stops it by killing it:
 then every pipe ends, and whoever was reading learns the reason from `stopped`.
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from podium.errors import SandboxError
-from podium.sandbox.child import Message
+from podium.sandbox.child import Message, pack
 from podium.sandbox.walls import ENVIRONMENT, Walls
 
 Outcome = Literal["ok", "error", "timeout", "memory", "output", "killed", "forged"]
@@ -72,6 +72,7 @@ class Interpreter(asyncio.SubprocessProtocol):
             await interpreter._spawn(theirs)
             theirs.close()
             interpreter._writer.write(walls.python.payload)
+            interpreter.send(walls.settings)
             await interpreter._hear_hello()
             undo.pop_all()
         return interpreter
@@ -151,7 +152,7 @@ class Interpreter(asyncio.SubprocessProtocol):
         self.send({**job, "nonce": self._nonce.decode(), "seconds": seconds})
 
     def send(self, message: Message) -> None:
-        self._writer.write(json.dumps(message).encode() + b"\n")
+        self._writer.write(pack(message))
 
     async def receive(self) -> Message | None:
         """The next message, or None when no more will come."""

@@ -28,6 +28,7 @@ import sys
 import unittest
 from collections.abc import Callable, Iterator
 from types import FrameType, FunctionType, MappingProxyType, ModuleType, TracebackType
+from typing import TYPE_CHECKING
 
 from podium.sandbox.child import (
     DETAIL,
@@ -35,11 +36,13 @@ from podium.sandbox.child import (
     TESTS,
     Caught,
     Message,
-    Send,
     explain,
     extend,
     load,
 )
+
+if TYPE_CHECKING:
+    from podium.sandbox.child import Send
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 ErrorInfo = (

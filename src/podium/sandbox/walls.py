@@ -101,7 +101,7 @@ print(json.dumps([os.path.realpath(sys._base_executable), sys.base_prefix,
 
 BOOT = (
     "import marshal, os, sys\n"
-    "fd, size = int(sys.argv[1]), int(sys.argv[3])\n"
+    "fd, size = int(sys.argv[1]), int(sys.argv[2])\n"
     "data = b''\n"
     "while len(data) < size: data += os.read(fd, size - len(data))\n"
     "exec(marshal.loads(data))"
@@ -187,7 +187,7 @@ class Walls:
 
     def command(self, channel: int, filter_fd: int) -> list[str]:
         """What to execute, given the descriptors that it inherits."""
-        arguments = (*FLAGS, str(channel), self._settings(), str(len(self.python.payload)))
+        arguments = (*FLAGS, str(channel), str(len(self.python.payload)))
         if not self.bwrap:
             return [str(self.python.executable), *arguments]
         return [
@@ -220,7 +220,8 @@ class Walls:
         return [*words, *memory, "--symlink", "/tmp", "/dev/shm", "--remount-ro", "/",
                 "--chdir", "/tmp"]  # fmt: skip
 
-    def _settings(self) -> str:
+    @property
+    def settings(self) -> dict[str, object]:
         """What `child` is told at its start."""
         if self.bwrap:
             packages = [self._package(i) for i in range(len(self.packages))]
@@ -229,14 +230,12 @@ class Walls:
             packages = [str(path) for path in self.packages]
             readable = [str(source) for source, _ in self.shown]
             writable = [".", *DEVICES]
-        return json.dumps(
-            {
-                "limits": self.bounds.limits,
-                "packages": packages,
-                "readable": readable,
-                "writable": writable,
-            }
-        )
+        return {
+            "limits": self.bounds.limits,
+            "packages": packages,
+            "readable": readable,
+            "writable": writable,
+        }
 
     @staticmethod
     def _package(index: int) -> str:
