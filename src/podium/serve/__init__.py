@@ -1,0 +1,13 @@
+"""One endpoint in front of many models: OpenAI's and Anthropic's APIs over Podium's strategies.
+
+exchange.py   bytes in and out: bounded bodies, slow readers, clients that leave
+wire.py       what the three APIs share: fields read with care, a request, its outcome
+chat.py       OpenAI chat completions ┐
+responses.py  OpenAI responses        ├ pure functions: JSON to `Asked`, a run to JSON or events
+messages.py   Anthropic messages      ┘
+talk.py       conversations: which question they ask, and where a tool's result belongs
+telling.py    a run's events told in the voice of one of them
+keys.py       who may ask, and how much they may spend
+desk.py       from `Asked` to a run: model, strategy, limits, budget, tool sessions
+app.py        the routes; server.py the process around them
+"""

@@ -1,0 +1,236 @@
+"""From a request to a run: which strategy its model means, on whose account, under which limits.
+
+The desk belongs to no API. It is handed an `Asked` and gives back an `Outcome`, or raises the
+`Refusal` that the client is to read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from podium.app import MAIN, SINGLE, Podium, single
+from podium.conductor import Strategy, Terms
+from podium.errors import ConfigError
+from podium.events import Emit, ignore
+from podium.ledger import Ledger
+from podium.serve import talk
+from podium.serve.keys import Key, Keys
+from podium.serve.metrics import Metrics
+from podium.serve.wire import Asked, Outcome, Refusal, outcome
+from podium.types import Limits, Message, Question, Rules, Run
+from podium.workers import Pool
+
+FAST, DEEP = "podium-fast", "podium-deep"
+DEEP_ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request, understood: all that a run needs."""
+
+    podium: Podium
+    asked: Asked
+    key: Key
+    strategy: Strategy
+    question: Question
+    limits: Limits
+    rules: Rules
+
+    @property
+    def direct(self) -> bool:
+        """One worker is asked the very conversation: there is nothing to tell of a workflow."""
+        return self.strategy.name.startswith(SINGLE)
+
+    @property
+    def live(self) -> bool:
+        """Whether the last step's words are certain to be the answer while they arrive."""
+        return self.direct or self.limits.rounds == 1
+
+
+@dataclass(slots=True)
+class Billed:
+    """A strategy whose run can be asked what it has spent, however it ended."""
+
+    strategy: Strategy
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def name(self) -> str:
+        return self.strategy.name
+
+    async def solve(self, question: Question | str, terms: Terms | None = None) -> Run:
+        terms = terms or Terms()
+        self.ledger = terms.ledger
+        return await self.strategy.solve(question, terms)
+
+
+class Desk:
+    def __init__(self, podium: Podium, *, node: str = "") -> None:
+        self.podium = podium
+        self.keys = Keys(podium.store, node)
+        self.metrics = Metrics()
+        self.running: set[object] = set()
+        """A token for each request under way."""
+        self._left = asyncio.Event()
+        self.ready = True
+
+    def enter(self) -> object:
+        token = object()
+        self.running.add(token)
+        return token
+
+    def leave(self, token: object) -> None:
+        self.running.discard(token)
+        self._left.set()
+
+    async def change(self, podium: Podium) -> Podium:
+        """Answer by another configuration; the old one is returned once nobody uses it."""
+        old, users = self.podium, set(self.running)
+        podium.ledger.calls = old.ledger.calls
+        podium.ledger.tokens, podium.ledger.dollars = old.ledger.tokens, old.ledger.dollars
+        self.podium, self.keys = podium, Keys(podium.store, self.keys.node)
+        while users & self.running:
+            self._left.clear()
+            await self._left.wait()
+        return old
+
+    def models(self, key: Key) -> list[str]:
+        """The names that a key may ask for."""
+        config = self.podium.config
+        names = [MAIN, FAST, DEEP, *(s.name for s in config.strategy), *self.podium.pool.names]
+        return [n for n in dict.fromkeys(names) if _may(key, n)]
+
+    async def job(self, asked: Asked, key: Key) -> Job:
+        """Understand a request.
+
+        Raises:
+            Refusal: the model does not exist, or this key may not use it.
+        """
+        if asked.previous:
+            asked = replace(asked, talk=(*await self._before(asked, key), *asked.talk))
+        name = asked.wishes.strategy or asked.model
+        strategy, limits = self._strategy(name, key)
+        rules = self._rules(asked, key)
+        job = Job(self.podium, asked, key, strategy, talk.question(asked), limits, rules)
+        if job.direct:
+            job = replace(job, question=talk.exactly(asked, asked.talk))
+        limits = asked.wishes.limits.within(limits)
+        if asked.tools:
+            limits = replace(limits, rounds=1)  # a tool call must go out before anybody looks again
+        return await self._resumed(replace(job, limits=limits))
+
+    async def run(self, job: Job, emit: Emit = ignore, *, pieces: bool = False) -> Outcome:
+        """Answer it, having set aside what it may cost; book what it did, however it ends.
+
+        Raises:
+            Refusal: it has no answer, or no money.
+        """
+        keys = self.keys
+        hold = await keys.hold(job.key, job.limits.dollars)
+        limits = job.limits if hold is None else replace(job.limits, dollars=hold.usd)
+        billed = Billed(job.strategy)
+        try:
+            run = await job.podium.ask(
+                job.question,
+                billed,
+                limits=limits,
+                rules=job.rules,
+                emit=emit,
+                pieces=pieces,
+                owner=job.key.id,
+            )
+        except ConfigError as exc:
+            raise Refusal(str(exc)) from exc
+        finally:
+            spent = billed.ledger.dollars
+            self.metrics.add("cost_dollars_total", spent, model=job.asked.model)
+            if hold is not None:
+                await asyncio.shield(keys.settle(hold, spent))
+            elif job.key.id:
+                await asyncio.shield(keys.book(job.key, spent))
+        self._count(job, run)
+        if session := talk.session_of(run):
+            await talk.keep(job.podium.store, run.id, job.key.id, session)
+        return outcome(run, job.asked.model)
+
+    async def several(self, job: Job) -> Sequence[Outcome]:
+        """Independent answers to the same request, all or none."""
+        jobs = [replace(job, question=replace(job.question, sample=i)) for i in range(job.asked.n)]
+        if len(jobs) == 1:
+            return [await self.run(jobs[0])]
+        tasks = [asyncio.create_task(self.run(each)) for each in jobs]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def _strategy(self, name: str, key: Key) -> tuple[Strategy, Limits]:
+        podium = self.podium
+        plain = name.removeprefix(SINGLE)
+        if plain not in self.models(key):
+            if plain in self.models(replace(key, models=None)):
+                raise Refusal(f"this key may not use the model {plain!r}", 403, param="model")
+            there = ", ".join(self.models(key))
+            message = f"there is no model {plain[:200]!r} here: there are {there}"
+            raise Refusal(message, 404, param="model", code="model_not_found")
+        own = podium.limits(name)
+        if name == FAST:
+            return podium.strategy(MAIN), replace(own, steps=1, rounds=1)
+        if name == DEEP:
+            return podium.strategy(MAIN), replace(own, rounds=max(DEEP_ROUNDS, own.rounds))
+        configured = name == MAIN or any(s.name == name for s in podium.config.strategy)
+        return podium.strategy(name if configured else SINGLE + plain), own
+
+    def _rules(self, asked: Asked, key: Key) -> Rules:
+        wished = asked.wishes.rules
+        allowed = wished.allowed
+        if key.workers is not None:
+            allowed = key.workers if allowed is None else allowed & key.workers
+        rules = replace(wished, allowed=allowed)
+        if not any(rules.admit(m.name, m.region) for m in self.podium.pool.members):
+            raise Refusal("no worker is left that this request may use", param="podium")
+        named = asked.model.removeprefix(SINGLE)
+        member = self.podium.pool.named(named)
+        if member is not None and not rules.admit(member.name, member.region):
+            raise Refusal(f"this request may not use the worker {named!r}", 403, param="model")
+        return rules
+
+    async def _before(self, asked: Asked, key: Key) -> Sequence[Message]:
+        """The conversation up to a stored response, which the client need not send again."""
+        run = await self.podium.run(asked.previous, owner=key.id)
+        if run is None:
+            message = f"there is no response {asked.previous[:80]!r} to go on from"
+            raise Refusal(message, 404, param="previous_response_id")
+        found = outcome(run, asked.model)
+        asked_before = Message("user", run.question.text, run.question.images)
+        said = Message("assistant", found.text, tool_calls=found.calls)
+        new = [asked_before] if asked_before.content or asked_before.images else []
+        return (*run.question.earlier, *new, said)
+
+    async def _resumed(self, job: Job) -> Job:
+        """If a worker waits for what this request brings, it is the one who is asked."""
+        waits = talk.waiting(job.asked.talk)
+        if waits is None:
+            return job
+        session = await talk.find(self.podium.store, waits.run, job.key.id)
+        member = self.podium.pool.named(session.worker) if session else None
+        if session is None or member is None or not job.rules.admit(member.name, member.region):
+            return job
+        before = waits.before if job.direct else ()
+        question = talk.exactly(job.asked, session.resumed(waits.results, before))
+        # Nobody stands in for it: the exchange is private, and signed by its provider.
+        alone = Pool((replace(member, fallback=""),))
+        return replace(job, question=question, strategy=single(member.name, alone))
+
+    def _count(self, job: Job, run: Run) -> None:
+        model = job.asked.model
+        self.metrics.add("tokens_total", run.usage.input, model=model, direction="input")
+        self.metrics.add("tokens_total", run.usage.output, model=model, direction="output")
+
+
+def _may(key: Key, model: str) -> bool:
+    return key.models is None or model in key.models

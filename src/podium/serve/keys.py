@@ -1,0 +1,272 @@
+"""Keys: who may ask, for what, and how much they may spend.
+
+A key is a long random word of which only a hash is stored. Its budgets are kept by holds: before
+a run begins, what it may spend at most is set aside in one transaction of the store that all
+servers share, and after it the hold is exchanged for what was really spent. Runs that begin at
+the same moment can't pass a budget together, on one server or on many. A server that dies leaves
+its holds behind; they run out, and are booked in full.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from podium.errors import ConfigError
+from podium.serve.wire import Refusal
+from podium.store import Statement, Store
+
+PREFIX = "pk-"
+SHARE = 0.1
+"""Of the tightest budget: what a run may spend that names no limit of its own."""
+HOLD_SECONDS = 30.0
+"""How long a hold lives unless its server renews it."""
+RENEW_SECONDS = 8.0
+USED_UP = "the budget of this key is used up"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a key may do. None is no limit."""
+
+    id: str
+    name: str
+    daily: float | None = None
+    """Dollars a day, counted in UTC."""
+    monthly: float | None = None
+    per_run: float | None = None
+    models: frozenset[str] | None = None
+    workers: frozenset[str] | None = None
+    revoked: bool = False
+    created: float = 0.0
+    today: float = 0.0
+    """Dollars spent today."""
+    this_month: float = 0.0
+    held: float = 0.0
+    """Dollars that runs under way have set aside."""
+
+    @property
+    def limited(self) -> bool:
+        return self.daily is not None or self.monthly is not None
+
+    @property
+    def left(self) -> float:
+        """Dollars that are neither spent nor held."""
+        spent = ((self.daily, self.today), (self.monthly, self.this_month))
+        return min(budget - used - self.held for budget, used in spent if budget is not None)
+
+    def share(self, wanted: float | None) -> float:
+        """What a run sets aside."""
+        budgets = [b for b in (self.daily, self.monthly) if b is not None]
+        given = [limit for limit in (wanted, self.per_run) if limit is not None]
+        return min([*given, *budgets]) if given else SHARE * min(budgets)
+
+
+NOBODY = Key("", "")
+"""Who asks where no key has been made: somebody on this very machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    id: str
+    key: Key
+    usd: float
+
+
+def digest(secret: str) -> str:
+    """Keys are random and long, so that a plain hash cannot be turned around."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+_COLUMNS = (
+    "id, name, daily, monthly, per_run, models, workers, revoked, created, "
+    "day, day_usd, month, month_usd, held"
+)
+
+
+class Keys:
+    def __init__(self, store: Store, node: str = "") -> None:
+        self._store = store
+        self.node = node or secrets.token_hex(8)
+        self._exist = False
+
+    async def new(self, key: Key) -> str:
+        """Make a key; its secret is returned once and never stored."""
+        if not key.name.strip():
+            raise ConfigError("a key needs a name, so that one knows whose it is")
+        secret = PREFIX + secrets.token_urlsafe(32)
+        now, day, month = _now()
+        row = (key.id, key.name, digest(secret), now, None, *_limits(key), day, 0.0, month, 0.0)
+        marks = ", ".join("?" * 16)
+        await self._store.change((f"INSERT INTO keys VALUES ({marks})", (*row, 0.0, "")))
+        return secret
+
+    async def all(self) -> Sequence[Key]:
+        rows = await self._store.fetch(f"SELECT {_COLUMNS} FROM keys ORDER BY created")
+        return [_key(row) for row in rows]
+
+    async def named(self, name: str) -> Key:
+        """By id or by name.
+
+        Raises:
+            ConfigError: there is none, or more than one.
+        """
+        found = [k for k in await self.all() if name in (k.id, k.name)]
+        alive = [k for k in found if not k.revoked] or found
+        if len(alive) != 1:
+            problem = "no key" if not alive else f"{len(alive)} keys"
+            raise ConfigError(f"there is {problem} called {name!r}: see `podium keys list`")
+        return alive[0]
+
+    async def limit(self, key: Key) -> None:
+        """Give a key other limits."""
+        row = (*_limits(key), key.id)
+        sql = "daily = ?, monthly = ?, per_run = ?, models = ?, workers = ?"
+        await self._store.change((f"UPDATE keys SET {sql} WHERE id = ?", row))
+
+    async def revoke(self, key: Key) -> None:
+        sql = "UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL"
+        await self._store.change((sql, (time.time(), key.id)))
+
+    async def exist(self) -> bool:
+        """Whether any key was ever made: from then on nobody is let in without one."""
+        if not self._exist:
+            self._exist = bool(await self._store.fetch("SELECT 1 FROM keys LIMIT 1"))
+        return self._exist
+
+    async def find(self, secret: str) -> Key | None:
+        rows = await self._store.fetch(
+            f"SELECT {_COLUMNS} FROM keys WHERE hash = ?", digest(secret)
+        )
+        found = _key(rows[0]) if rows else None
+        return found if found is not None and not found.revoked else None
+
+    # ── budgets ──
+
+    async def hold(self, key: Key, wanted: float | None) -> Hold | None:
+        """Set aside what a run may spend, or what is left if that is less.
+
+        Raises:
+            Refusal: nothing is left.
+        """
+        if not key.limited:
+            return None
+        usd = key.share(wanted)
+        for _ in range(3):
+            if usd <= 0:
+                break
+            hold = Hold(secrets.token_hex(12), key, usd)
+            if await self._store.change(*_held(hold, self.node)):
+                return hold
+            rows = await self._store.fetch(f"SELECT {_COLUMNS} FROM keys WHERE id = ?", key.id)
+            fresh = _key(rows[0])
+            usd = min(usd, fresh.left)
+            if fresh.held > 0 and usd <= 0:
+                busy = "the rest of this key's budget is reserved by runs under way: try again"
+                raise Refusal(busy, 429, code="budget_reserved")
+        raise Refusal(USED_UP, 402, code="insufficient_quota")
+
+    async def settle(self, hold: Hold, usd: float) -> None:
+        """Exchange a hold for what was spent."""
+        await self._store.change(*_settled(hold.id, hold.key.id, hold.usd, usd))
+
+    async def book(self, key: Key, usd: float) -> None:
+        """Count what a key without a budget has spent."""
+        if key.id and usd:
+            await self._store.change((_SPEND + " WHERE id = ?", (*_spend(0.0, usd), key.id)))
+
+    async def renew(self) -> None:
+        row = (time.time() + HOLD_SECONDS, self.node)
+        await self._store.change(("UPDATE holds SET until = ? WHERE node = ?", row))
+
+    async def sweep(self) -> int:
+        """Book the holds of servers that died: nobody knows what they had spent, so all of it."""
+        sql = "SELECT id, owner, usd FROM holds WHERE until < ?"
+        lost = await self._store.fetch(sql, time.time())
+        for id, owner, usd in lost:
+            await self._store.change(*_settled(id, owner, usd, usd))
+        return len(lost)
+
+
+def _now() -> tuple[float, str, str]:
+    now = datetime.now(UTC)
+    return now.timestamp(), now.strftime("%Y-%m-%d"), now.strftime("%Y-%m")
+
+
+def _limits(key: Key) -> tuple[object, ...]:
+    return key.daily, key.monthly, key.per_run, _joined(key.models), _joined(key.workers)
+
+
+def _joined(names: frozenset[str] | None) -> str | None:
+    return None if names is None else " ".join(sorted(names))
+
+
+def _parted(names: str | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names.split())
+
+
+def _key(row: Sequence[Any]) -> Key:
+    id, name, daily, monthly, per_run, models, workers, revoked, created, *spent = row
+    day, day_usd, month, month_usd, held = spent
+    _, today, this_month = _now()
+    return Key(
+        id=id,
+        name=name,
+        daily=daily,
+        monthly=monthly,
+        per_run=per_run,
+        models=_parted(models),
+        workers=_parted(workers),
+        revoked=revoked is not None,
+        created=created,
+        today=day_usd if day == today else 0.0,
+        this_month=month_usd if month == this_month else 0.0,
+        held=held,
+    )
+
+
+_FITS = """
+    (daily IS NULL OR CASE WHEN day = ? THEN day_usd ELSE 0.0 END + held + ? <= daily)
+    AND (monthly IS NULL OR CASE WHEN month = ? THEN month_usd ELSE 0.0 END + held + ? <= monthly)
+"""
+_SPEND = """
+    UPDATE keys SET held = held - ?,
+    day_usd = CASE WHEN day = ? THEN day_usd ELSE 0.0 END + ?, day = ?,
+    month_usd = CASE WHEN month = ? THEN month_usd ELSE 0.0 END + ?, month = ?
+"""
+
+
+def _held(hold: Hold, node: str) -> tuple[Statement, Statement]:
+    """The second statement finds its key only if the first one has granted this very hold."""
+    now, day, month = _now()
+    id, usd, owner = hold.id, hold.usd, hold.key.id
+    take = f"UPDATE keys SET held = held + ?, last_hold = ? WHERE id = ? AND {_FITS}"
+    note = """
+        INSERT INTO holds (id, owner, node, usd, until)
+        SELECT last_hold, id, CAST(? AS TEXT), CAST(? AS DOUBLE PRECISION),
+            CAST(? AS DOUBLE PRECISION)
+        FROM keys WHERE id = ? AND last_hold = ?
+    """
+    return (
+        (take, (usd, id, owner, day, usd, month, usd)),
+        (note, (node, usd, now + HOLD_SECONDS, owner, id)),
+    )
+
+
+def _settled(id: str, owner: str, held: float, usd: float) -> tuple[Statement, Statement]:
+    """A hold that was swept meanwhile is booked already, and is not booked twice."""
+    still = " WHERE id = ? AND EXISTS (SELECT 1 FROM holds WHERE holds.id = ?)"
+    return (
+        (_SPEND + still, (*_spend(held, usd), owner, id)),
+        ("DELETE FROM holds WHERE id = ?", (id,)),
+    )
+
+
+def _spend(held: float, usd: float) -> tuple[object, ...]:
+    _, day, month = _now()
+    return held, day, usd, day, month, usd, month
