@@ -69,6 +69,9 @@ MIGRATIONS = (
 SHOWN_OF_A_QUESTION = 500
 MOMENT = 0.05
 """Seconds that a write which nobody awaits may wait for another one's commit."""
+BREATH = 0.001
+"""Seconds that a commit waits for company when the one before it had some: under load most of its
+cost is waking threads, and a lone writer never waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,18 +326,21 @@ class _Writer:
         self._thread.join()
 
     def _work(self) -> None:
-        more = True
+        more, crowded = True, False
         while more:
             batch = [self._urgent.get()]
             if batch[0] is _NUDGE:
                 with suppress(queue.Empty):
                     batch.append(self._urgent.get(timeout=MOMENT))
+            if crowded:
+                time.sleep(BREATH)
             while not self._urgent.empty():
                 batch.append(self._urgent.get())
             more = None not in batch
             # The patient ones first: whatever was to come after them is urgent, or not there yet.
             patient = [self._patient.popleft() for _ in range(len(self._patient))]
             urgent = [write for write in batch if write is not None and write is not _NUDGE]
+            crowded = len(urgent) > 1
             if patient or urgent:
                 _write_batch(self._connection, [*patient, *urgent])
         self._connection.close()

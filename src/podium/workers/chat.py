@@ -217,7 +217,7 @@ class ChatWorker:
                 _describe(span, reply, completion.usage)
             return completion
         except BaseException as error:
-            self._lose(hold, asked, progress)
+            self._lose(hold, asked, progress, cancelled=isinstance(error, asyncio.CancelledError))
             if span.is_recording():
                 span.set_attribute("error.type", _kind(error))
                 span.set_status(Status(StatusCode.ERROR))
@@ -225,13 +225,21 @@ class ChatWorker:
         finally:
             span.end()
 
-    def _lose(self, hold: Reservation, asked: Asked, progress: Progress) -> None:
-        """Book a call that brought no completion: nothing, or what it may have used till then."""
+    def _lose(
+        self, hold: Reservation, asked: Asked, progress: Progress, *, cancelled: bool
+    ) -> None:
+        """Book a call that brought no completion.
+
+        A server that did nothing costs nothing, and one that we left costs what it had said till
+        then. One that broke off may bill what it likes, so it is booked at its worst.
+        """
         if not progress.reached:
             hold.release()
-            return
-        usage = asked.estimate(progress.heard)
-        hold.settle(usage, self.price.of(usage.input, usage.output) if self.price else None)
+        elif cancelled:
+            usage = asked.estimate(progress.heard)
+            hold.settle(usage, self.price.of(usage.input, usage.output) if self.price else None)
+        else:
+            hold.settle(Usage(asked.input_tokens, asked.output_tokens), None)
 
     def _completion(self, reply: Reply, asked: Asked) -> Completion:
         usage, cost = reply.usage, reply.cost
