@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from podium.serve.app import build
 from podium.serve.desk import Desk
 from podium.serve.server import Guarded, bounded
 from podium.testing import Upstream
-from podium.workflow import render
 from podium.types import Step, Workflow
+from podium.workflow import render
 
 PRICE = {"input": 1.0, "output": 2.0}
 
@@ -33,7 +34,9 @@ class Served:
         return f"{self.url}/v1"
 
 
-def worker(name: str, upstream: Upstream, kind: str = "openai", **more: object) -> dict[str, object]:
+def worker(
+    name: str, upstream: Upstream, kind: str = "openai", **more: object
+) -> dict[str, object]:
     base = f"{upstream.url}/v1"
     return {
         "name": name, "kind": kind, "model": name, "base_url": base, "price": PRICE,
@@ -66,13 +69,13 @@ async def served(config: Config, upstream: Upstream) -> AsyncIterator[Served]:
         access_log=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = uvicorn.Server(options)
-    task = asyncio.create_task(server._serve())
-    while not server.started:
-        await asyncio.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    port = listener.getsockname()[1]
+    task = asyncio.create_task(server._serve([listener]))
     try:
         yield Served(f"http://127.0.0.1:{port}", desk, upstream)
     finally:
         server.should_exit = True
         await task
+        listener.close()
         await podium.close()

@@ -1,9 +1,9 @@
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
-from serving import config, served, workflow
 
-from podium.testing import Say, Upstream
+from podium.testing import Say
 from podium.types import Step, ToolCall, Usage
+from serving import workflow
 
 TWO = workflow(Step(0, "Think about it."), Step(1, "Answer.", (0,)))
 TOOL = {
@@ -20,27 +20,6 @@ def client(server) -> AsyncOpenAI:
     return AsyncOpenAI(base_url=server.v1, api_key="none", max_retries=0)
 
 
-@pytest.fixture
-async def serve(tmp_path):
-    from contextlib import AsyncExitStack
-
-    async with AsyncExitStack() as stack:
-
-        async def start(replies, **more):
-            upstream = await stack.enter_async_context(Upstream(replies))
-            settings = {
-                key: [w(upstream) if callable(w) else w for w in value]
-                if isinstance(value, list)
-                else value
-                for key, value in more.items()
-            }
-            return await stack.enter_async_context(
-                served(config(tmp_path, upstream, **settings), upstream)
-            )
-
-        yield start
-
-
 async def test_a_question_is_planned_performed_and_answered(serve):
     server = await serve({"plan": [TWO], "a": ["a thought"], "b": ["42"]})
     async with client(server) as openai:
@@ -53,11 +32,17 @@ async def test_a_question_is_planned_performed_and_answered(serve):
 
 
 async def test_usage_counts_every_inner_call_and_its_parts_add_up(serve):
-    said = [Say("x", usage=Usage(10, 5)), Say("x", usage=Usage(20, 7)), Say("x", usage=Usage(40, 9))]
+    said = [
+        Say("x", usage=Usage(10, 5)),
+        Say("x", usage=Usage(20, 7)),
+        Say("x", usage=Usage(40, 9)),
+    ]
     server = await serve({"plan": [Say(TWO, usage=Usage(10, 5))], "a": [said[1]], "b": [said[2]]})
     async with client(server) as openai:
         reply = await openai.chat.completions.create(
-            model="podium", messages=[{"role": "user", "content": "?"}], extra_body={"podium": {"trace": True}}
+            model="podium",
+            messages=[{"role": "user", "content": "?"}],
+            extra_body={"podium": {"trace": True}},
         )
     usage = reply.usage
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (70, 21, 91)
@@ -164,7 +149,9 @@ async def test_a_tool_call_goes_to_the_client_and_its_result_back_to_the_worker(
     server = await serve({"plan": [TWO], "a": ["a thought"], "b": [called, "found it"]})
     question = [{"role": "user", "content": "Look x up."}]
     async with client(server) as openai:
-        first = await openai.chat.completions.create(model="podium", messages=question, tools=[TOOL])
+        first = await openai.chat.completions.create(
+            model="podium", messages=question, tools=[TOOL]
+        )
         message = first.choices[0].message
         assert first.choices[0].finish_reason == "tool_calls"
         assert message.tool_calls[0].function.arguments == '{"q": "x"}'
@@ -190,17 +177,19 @@ async def test_a_tool_call_goes_to_the_client_and_its_result_back_to_the_worker(
 async def test_tool_arguments_stream_with_integer_indices(serve):
     calls = (ToolCall("x", "look", '{"q": "one"}'), ToolCall("y", "look", '{"q": "two"}'))
     server = await serve([Say(tool_calls=calls)])
-    async with client(server) as openai:
-        async with openai.chat.completions.stream(
+    async with (
+        client(server) as openai,
+        openai.chat.completions.stream(
             model="a", messages=[{"role": "user", "content": "?"}], tools=[TOOL]
-        ) as stream:
-            indices = [
-                call.index
-                async for event in stream
-                if event.type == "chunk"
-                for call in event.chunk.choices[0].delta.tool_calls or []
-            ]
-            final = await stream.get_final_completion()
+        ) as stream,
+    ):
+        indices = [
+            call.index
+            async for event in stream
+            if event.type == "chunk"
+            for call in event.chunk.choices[0].delta.tool_calls or []
+        ]
+        final = await stream.get_final_completion()
     assert indices == [0, 0, 1, 1]
     made = final.choices[0].message.tool_calls
     assert [call.function.arguments for call in made] == ['{"q": "one"}', '{"q": "two"}']
@@ -240,7 +229,7 @@ async def test_unknown_tools_and_fields_are_never_a_failure(serve):
     server = await serve(["fine"])
     async with client(server) as openai:
         reply = await openai.chat.completions.create(
-            model="podium-fast" if False else "a",
+            model="a",
             messages=[{"role": "user", "content": "?"}],
             tools=[TOOL, {"type": "web_search"}, {"type": "custom", "custom": {"name": "x"}}],
             extra_body={"metadata": {"a": "b"}},
