@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from podium import Step, Workflow, render
+from podium.store import SqliteStore
 from podium.testing import Refuse, Say, Upstream
 
 PLAN = render(Workflow((Step(0, "Try."), Step(1, "Check.", (0,)))))
@@ -157,6 +158,25 @@ async def test_ctrl_c_leaves_no_call_running_and_keeps_the_partial_run(shell):
         assert server.aborted == 1
     _, listed, _ = await shell("runs")
     assert "partial" in listed
+
+
+async def test_a_run_that_was_killed_shows_the_steps_it_had_finished(shell):
+    script = {"a": [PLAN, "first"], "b": [Say("never", delay=600)]}
+    async with upstream(shell, script) as server:
+        process = await shell.start("ask", "Why?")
+        await server.arrived(3)
+        store = SqliteStore(shell.folder / "podium.sqlite")
+        async with asyncio.timeout(5):
+            # Another process writes, and nothing tells this one: the plan and step 0 are two rows.
+            while len(await store.fetch("SELECT 1 FROM progress")) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await store.close()
+        process.kill()
+        await process.communicate()
+    _, listed, _ = await shell("runs")
+    assert "unfinished" in listed
+    code, out, err = await shell("show", listed.splitlines()[1].split()[0])
+    assert (code, out) == (0, "first\n") and "Interrupted" in err
 
 
 async def test_init_writes_a_configuration_for_the_keys_it_finds(shell):

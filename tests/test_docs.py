@@ -1,11 +1,14 @@
 """Every Python example in the README and the docs runs."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from podium.models import home
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -18,9 +21,11 @@ BLOCKS = [
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_an_example_runs(block: str, tmp_path):
+    env = {**os.environ, "HOME": str(tmp_path), "PODIUM_HOME": str(home().parent)}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", block],
         cwd=tmp_path,
+        env=env,
         capture_output=True,
         text=True,
         check=False,

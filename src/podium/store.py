@@ -67,7 +67,7 @@ MIGRATIONS = (
 """Each entry brings a database from the version of its index to the next one."""
 
 SHOWN_OF_A_QUESTION = 500
-MOMENT = 0.05
+MOMENT = 0.005
 """Seconds that a write which nobody awaits may wait for another one's commit."""
 BREATH = 0.001
 """Seconds that a commit waits for company when the one before it had some: under load most of its
@@ -189,26 +189,26 @@ class SqliteStore:
         await self._commit("INSERT OR IGNORE INTO configs VALUES (?, ?, ?)", row)
 
     def begin_run(self, run: Run, *, owner: str, config: str) -> None:
-        self._writer.later(_Write(_PUT_RUN, _row(run, "unfinished", owner, config)))
+        self._writer.later(_Write(_PUT_RUN, row_of(run, "unfinished", owner, config)))
 
     def put_progress(self, run: str, seq: int, body: bytes) -> None:
         row = (run, seq, body)
         self._writer.later(_Write("INSERT OR REPLACE INTO progress VALUES (?, ?, ?)", row))
 
     async def end_run(self, run: Run, *, owner: str, config: str) -> None:
-        row = _row(run, state_of(run), owner, config)
+        row = row_of(run, state_of(run), owner, config)
         await self._commit(_PUT_RUN, row, (("DELETE FROM progress WHERE run = ?", (run.id,)),))
 
     async def runs(
         self, *, owner: str | None = None, limit: int = 20, before: str = ""
     ) -> Sequence[RunRow]:
-        where, values = _where({"owner = ?": owner, "id < ?": before or None})
+        where, values = where_of({"owner = ?": owner, "id < ?": before or None})
         columns = ", ".join(RunRow.__slots__)
         sql = f"SELECT {columns} FROM runs{where} ORDER BY id DESC LIMIT ?"
         return [RunRow(*row) for row in self._read(sql, (*values, limit))]
 
     async def record(self, id: str, *, owner: str | None = None) -> Record | None:
-        where, values = _where({"id = ?": id, "owner = ?": owner})
+        where, values = where_of({"id = ?": id, "owner = ?": owner})
         found = self._read(f"SELECT record, state, config FROM runs{where}", values)
         if not found:
             return None
@@ -240,6 +240,15 @@ class SqliteStore:
         return await done
 
 
+def open_store(place: str) -> Store:
+    """The store at a path, or in the database at a `postgresql://` address."""
+    if place.startswith(("postgresql://", "postgres://")):
+        from podium.store_postgres import PostgresStore  # its driver comes with podium[serve]
+
+        return PostgresStore(place)
+    return SqliteStore(Path(place).expanduser())
+
+
 def state_of(run: Run) -> str:
     if run.answer is None:
         return "failed"
@@ -249,7 +258,7 @@ def state_of(run: Run) -> str:
 _PUT_RUN = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * 15)})"
 
 
-def _row(run: Run, state: str, owner: str, config: str) -> Row:
+def row_of(run: Run, state: str, owner: str, config: str) -> Row:
     results = [result for round in run.rounds for result in round.results]
     return (
         run.id,
@@ -270,7 +279,7 @@ def _row(run: Run, state: str, owner: str, config: str) -> Row:
     )
 
 
-def _where(conditions: Mapping[str, object | None]) -> tuple[str, Row]:
+def where_of(conditions: Mapping[str, object | None]) -> tuple[str, Row]:
     """Only fixed text of ours becomes SQL; what a caller gives is always a value."""
     given = {sql: value for sql, value in conditions.items() if value is not None}
     return (f" WHERE {' AND '.join(given)}" if given else ""), tuple(given.values())
