@@ -2,8 +2,9 @@
 
 math-verify keeps its time by signals, which work in the main thread only, and reasoning-gym not
 at all. Here a judgement is one line to a child process and one line back; where the answer is
-late the child is killed and another takes its place. A child has no environment of ours, bounded
-memory, and ends by itself when this process does.
+late the child is killed and another takes its place. A child has nothing of our environment,
+bounded memory, and ends by itself when this process does. Its strings hash alike in every run, on
+which some of reasoning-gym's problems depend.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from podium.errors import ConfigError
 
@@ -29,6 +30,8 @@ SECONDS = 5.0
 """For one judgement. A usual one takes milliseconds."""
 START_SECONDS = 60.0
 """For a child to import what it judges with."""
+MAKE_SECONDS = 300.0
+"""For a thousand of reasoning-gym's problems, of a family that takes its time."""
 MEMORY = 2 * 1024**3
 """Bytes of address space: towers of powers are written in a few characters."""
 JUDGES = max(1, min(4, os.cpu_count() or 1))
@@ -54,11 +57,11 @@ class Judge:
 
     def __init__(self) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-I", str(Path(__file__).with_name("judge_child.py")), str(MEMORY)],
+            [sys.executable, "-sP", str(Path(__file__).with_name("judge_child.py")), str(MEMORY)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={"PATH": os.defpath},
+            env={"PATH": os.defpath, "PYTHONHASHSEED": "0"},
         )
         try:
             self._read(START_SECONDS)
@@ -66,11 +69,11 @@ class Judge:
             self.close()
             raise
 
-    def ask(self, question: object, seconds: float) -> Verdict:
+    def ask(self, question: object, seconds: float) -> tuple[Any, str]:
         self._pipe(self._child.stdin).write(json.dumps(question).encode() + b"\n")
         self._pipe(self._child.stdin).flush()
         value, note = json.loads(self._read(seconds))
-        return Verdict(value, note)
+        return value, note
 
     def close(self) -> None:
         self._child.kill()
@@ -139,13 +142,26 @@ def _require(package: str, name: str) -> None:
 
 def judge(kind: Kind, answer: str, target: object, *, seconds: float = SECONDS) -> Verdict:
     """What a judge of this kind says of the answer."""
-    _require(*PACKAGES[kind])
     if len(answer) > CHARS:
         return Verdict(0.0, f"the stated answer is longer than {CHARS} characters")
+    return Verdict(*_ask(kind, [kind, answer, target], seconds))
+
+
+def make_problems(family: str, *, seed: int, size: int) -> list[tuple[str, str | None]]:
+    """Questions and answers of one of reasoning-gym's families, the same for everybody."""
+    job = ["make", family, {"seed": seed, "size": size}]
+    made, note = _ask("gym", job, MAKE_SECONDS)
+    if made is None:
+        raise ConfigError(f"reasoning-gym: {note}")
+    return [(question, answer) for question, answer in made]
+
+
+def _ask(kind: Kind, job: object, seconds: float) -> tuple[Any, str]:
+    _require(*PACKAGES[kind])
     try:
         with _bench().lend() as judge:
-            return judge.ask([kind, answer, target], seconds)
+            return judge.ask(job, seconds)
     except TimeoutError:
-        return Verdict(None, f"the {kind} grader took over {seconds:g} s")
+        return None, f"the {kind} grader took over {seconds:g} s"
     except BrokenPipeError:
-        return Verdict(None, f"the {kind} grader died")
+        return None, f"the {kind} grader died"
