@@ -29,7 +29,7 @@ from podium.events import Emit, Event, Started, ignore
 from podium.ledger import Ledger
 from podium.planner import FixedPlanner, ModelPlanner, Planner
 from podium.records import KEPT, load_run, pack, rebuild
-from podium.store import SqliteStore, Store
+from podium.store import Store, open_store
 from podium.types import Failure, Limits, Question, Rules, Run, Sampling, Step, Workflow
 from podium.workers import ANYONE, Member, Pool, Worker
 from podium.workers.recorded import RecordedWorker
@@ -57,7 +57,7 @@ class Podium:
     def __init__(self, config: Config, *, store: Store | None = None) -> None:
         self.config = config
         self.ledger = Ledger(config.process.value())
-        self.store = store or SqliteStore(Path(config.store).expanduser())
+        self.store = store or open_store(config.store)
         self._workshop = Workshop()
         self.pool = Pool(tuple(self._member(section) for section in config.worker))
         self.digest, self._facts = self._describe()

@@ -196,16 +196,21 @@ class PostgresStore:
             return self._pool
         async with self._opening:
             if self._pool is None:
-                try:
-                    pool = await asyncpg.create_pool(
-                        self._address, min_size=1, max_size=CONNECTIONS
-                    )
-                    async with pool.acquire() as connection, connection.transaction():
-                        await _migrate(connection, self.place)
-                except (*BROKEN, ValueError) as exc:
-                    raise self._lost(exc) from exc
-                self._pool = pool
+                self._pool = await self._open()
         return self._pool
+
+    async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
+        try:
+            pool = await asyncpg.create_pool(self._address, min_size=1, max_size=CONNECTIONS)
+        except (*BROKEN, ValueError) as exc:
+            raise self._lost(exc) from exc
+        try:
+            async with pool.acquire() as connection, connection.transaction():
+                await _migrate(connection, self.place)
+        except (ConfigError, *BROKEN) as exc:
+            await pool.close()
+            raise exc if isinstance(exc, ConfigError) else self._lost(exc) from exc
+        return pool
 
     def _lost(self, exc: Exception) -> StoreError:
         said = " ".join(str(exc).split()) or type(exc).__name__

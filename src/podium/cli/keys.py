@@ -16,8 +16,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from podium.app import Podium
+from podium.app import find_config
+from podium.config import load
 from podium.serve.keys import Key, Keys
+from podium.store import open_store
+from podium.workshop import embedded
 
 
 @click.group()
@@ -120,5 +123,9 @@ def _limited(key: Key, limits: dict[str, Any]) -> Key:
 
 
 async def _with_keys(config: Path | None, act: Callable[[Keys], Awaitable[Any]]) -> Any:
-    async with Podium.open(config) as podium:
-        return await act(Keys(podium.store))
+    path = config or find_config()
+    store = open_store((load(path) if path else embedded()).store)
+    try:
+        return await act(Keys(store))
+    finally:
+        await store.close()

@@ -31,13 +31,15 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from podium.app import Podium, find_config
-from podium.config import load
+from podium.config import Config, load
 from podium.errors import ConfigError, PodiumError
 from podium.serve import talk
 from podium.serve.app import build
 from podium.serve.desk import Desk
 from podium.serve.exchange import Receive, Scope, Send, reply_json
 from podium.serve.keys import RENEW_SECONDS, Keys
+from podium.store import open_store
+from podium.workshop import embedded
 
 HEAD_SECONDS = 10.0
 """For the head of a request to arrive."""
@@ -65,8 +67,8 @@ def serve(options: Options) -> None:
     Raises:
         ConfigError: something must be fixed first: the configuration, the address, the keys.
     """
-    config = load(path) if (path := options.config or find_config()) else None
-    asyncio.run(_check_address(options, config))
+    path = options.config or find_config()
+    asyncio.run(_check_address(options.host, load(path) if path else embedded()))
     listener = _listen(options)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -77,15 +79,18 @@ def serve(options: Options) -> None:
         _several(options, listener)
 
 
-async def _check_address(options: Options, config: Any) -> None:
-    if _is_loopback(options.host):
+async def _check_address(host: str, config: Config) -> None:
+    if _is_loopback(host):
         return
-    async with Podium.open(config) as podium:
-        if not await Keys(podium.store).exist():
+    store = open_store(config.store)
+    try:
+        if not await Keys(store).exist():
             raise ConfigError(
-                f"without keys the server listens on this machine only, not on {options.host}: "
-                "make a key first with `podium keys new NAME`"
+                f"without keys the server listens on this machine only, not on {host}: make a key "
+                "first with `podium keys new NAME`"
             )
+    finally:
+        await store.close()
 
 
 def _is_loopback(host: str) -> bool:
