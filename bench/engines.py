@@ -93,12 +93,11 @@ async def langgraph(shape: str, url: str) -> Solve:
 
     client = AsyncOpenAI(base_url=url, api_key="none", max_retries=2)
 
-    class State(TypedDict):
-        question: str
-        outputs: Annotated[list[str], operator.add]
+    fields = {"question": str, "outputs": Annotated[list[str], operator.add]}
+    schema: Any = TypedDict("State", fields)
 
-    def node(subtask: str) -> Callable[[State], Awaitable[dict[str, Any]]]:
-        async def run(state: State) -> dict[str, Any]:
+    def node(subtask: str) -> Any:
+        async def run(state: Any) -> dict[str, Any]:
             content = "\n".join([state["question"], *state["outputs"], subtask])
             reply = await client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": content}], max_tokens=256
@@ -107,7 +106,7 @@ async def langgraph(shape: str, url: str) -> Solve:
 
         return run
 
-    graph: Any = StateGraph(State)
+    graph: Any = StateGraph(schema)
     names = [f"step{i}" for i in range(len(SUBTASKS))]
     for name, subtask in zip(names, SUBTASKS, strict=True):
         graph.add_node(name, node(subtask))

@@ -16,7 +16,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,9 +68,6 @@ MIGRATIONS = (
 SHOWN_OF_A_QUESTION = 500
 MOMENT = 0.005
 """Seconds that a write which nobody awaits may wait for another one's commit."""
-BREATH = 0.001
-"""Seconds that a commit waits for company when the one before it had some: under load most of its
-cost is waking threads, and a lone writer never waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +291,6 @@ class _Write:
     touched: int = 0
 
 
-_NUDGE = _Write("", ())
-
-
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -312,46 +305,52 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 class _Writer:
-    """The one thread that writes, and what waits for it."""
+    """The one thread that writes, and what waits for it.
+
+    Waking a thread costs more than a row does, so it is woken once for all that an event loop
+    hands over in one turn.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._urgent: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._patient: deque[_Write] = deque()
+        self._writes: deque[_Write] = deque()
+        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._soon: asyncio.AbstractEventLoop | None = None
+        self._later: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, name="podium-store", daemon=True)
         self._thread.start()
 
     def now(self, write: _Write) -> None:
-        self._urgent.put(write)
+        self._writes.append(write)
+        loop = asyncio.get_running_loop()
+        if self._soon is not loop:
+            self._soon = loop
+            loop.call_soon(self._wake)
 
     def later(self, write: _Write) -> None:
-        """In order with all that is written later on, and at the latest in a moment."""
-        self._patient.append(write)
-        if len(self._patient) == 1:
-            self._urgent.put(_NUDGE)
+        """In order with all that is written after it, and at the latest in a moment."""
+        self._writes.append(write)
+        loop = asyncio.get_running_loop()
+        if self._later is not loop:
+            self._later = loop
+            loop.call_later(MOMENT, self._wake)
 
     def close(self) -> None:
-        self._urgent.put(None)
+        self._wakes.put(False)
         self._thread.join()
 
+    def _wake(self) -> None:
+        self._soon = self._later = None
+        self._wakes.put(True)
+
     def _work(self) -> None:
-        more, crowded = True, False
+        more = True
         while more:
-            batch = [self._urgent.get()]
-            if batch[0] is _NUDGE:
-                with suppress(queue.Empty):
-                    batch.append(self._urgent.get(timeout=MOMENT))
-            if crowded:
-                time.sleep(BREATH)
-            while not self._urgent.empty():
-                batch.append(self._urgent.get())
-            more = None not in batch
-            # The patient ones first: whatever was to come after them is urgent, or not there yet.
-            patient = [self._patient.popleft() for _ in range(len(self._patient))]
-            urgent = [write for write in batch if write is not None and write is not _NUDGE]
-            crowded = len(urgent) > 1
-            if patient or urgent:
-                _write_batch(self._connection, [*patient, *urgent])
+            more = self._wakes.get()
+            while more and not self._wakes.empty():
+                more = self._wakes.get()
+            if batch := [self._writes.popleft() for _ in range(len(self._writes))]:
+                _write_batch(self._connection, batch)
         self._connection.close()
 
 
