@@ -217,7 +217,7 @@ WORDS = Skill(
     "writes a number below 1000 in English words: 482 becomes four hundred eighty-two",
     apply=lambda xs: in_words(xs[0]),
     takes=_one(1, 999),
-    draw=_drawn((1, 99), (10, 99), (100, 999), (100, 999)),
+    draw=_drawn((1, 99), (100, 999), (100, 999), (100, 999)),
     reads=_drawn((1, 9), (10, 99), (100, 999), (100, 999)),
     tasks=Wordings(
         (
