@@ -5,7 +5,8 @@
 Every bomb fills the cap with something that made other parsers slow: unclosed lists, floods of
 brackets, quotes and escapes, labels without lists, spaces and newlines. Each is timed alone, the
 best of five, because it is the parser's work that is asked for and not the machine's. The fuzzer
-joins fragments of the language at random and wants a Workflow or a WorkflowError, every time.
+joins fragments of the language at random and wants a Workflow or a WorkflowError, every time;
+`--atheris` drives the same target by coverage.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import time
 from contextlib import suppress
 
@@ -83,28 +85,50 @@ def seconds(text: str) -> float:
     return best
 
 
+def target(text: str) -> None:
+    """The fuzz target: a Workflow that reads back as itself, or a WorkflowError with words."""
+    try:
+        found = parse(text, workers=3, may_stop=True)
+    except WorkflowError as complaint:
+        assert str(complaint), "a complaint without words"
+    else:
+        assert parse(render(found), workers=3, may_stop=True) == found, "not the same again"
+
+
 def fuzz(cases: int, seed: int) -> int:
-    """How often something other than a Workflow or a WorkflowError came out."""
+    """How often something else came out."""
     rng = random.Random(seed)
     surprises = 0
     for _ in range(cases):
         text = "".join(rng.choices(FRAGMENTS, k=rng.randint(1, 40)))
         try:
-            found = parse(text, workers=3, may_stop=True)
-            surprises += parse(render(found), workers=3, may_stop=True) != found
-        except WorkflowError as complaint:
-            surprises += not str(complaint)
+            target(text)
         except Exception as surprise:  # noqa: BLE001 - finding these is the point
             surprises += 1
             print(f"surprise: {surprise!r} from {text!r}")
     return surprises
 
 
+def fuzz_by_coverage() -> None:
+    """Until it is stopped, with atheris (pip install atheris)."""
+    import atheris
+
+    def run(data: bytes) -> None:
+        target(atheris.FuzzedDataProvider(data).ConsumeUnicodeNoSurrogates(4096))
+
+    atheris.instrument_all()
+    atheris.Setup(sys.argv[:1], run)
+    atheris.Fuzz()
+
+
 def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--cases", type=int, default=100_000)
     flags.add_argument("--seed", type=int, default=0)
+    flags.add_argument("--atheris", action="store_true", help="fuzz by coverage instead")
     given = flags.parse_args()
+    if given.atheris:
+        fuzz_by_coverage()
     worst = sorted(((seconds(text) * 1e3, name) for name, text in bombs().items()), reverse=True)
     print(f"{len(worst)} bombs of up to {MAX_CHARS} characters; the slowest, in ms:")
     for ms, name in worst[:8]:
