@@ -50,9 +50,10 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _STRINGS = frozenset({"long", "double", "single", "curly", "tick"})
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_CODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 # \f and \b stay as written: in a model's subtask they begin \frac and \beta, not a form feed.
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\n": "", **{c: c for c in "\\\"'/“”‘’"}}
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\n": ""}
+_ESCAPES |= {f"\\{c}": c for c in "\"'/“”‘’"}
 
 
 @lru_cache(maxsize=256)  # fixed workflows and a settled policy write the same text again and again
@@ -208,14 +209,21 @@ def _check_room(into: list[Value], label: str) -> None:
 def _unescape(read: str) -> str:
     if "\\" not in read:
         return read
-    text = _ESCAPE.sub(_escaped, read)
-    # A character outside the basic plane may have been written as two escapes.
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    # Between two escaped backslashes every backslash begins an escape, so plain replacing is right
+    # there, and stays quick on a text that is nothing but escapes.
+    return "\\".join(_unescape_simple(part) for part in read.split("\\\\"))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = found[1]
-    return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, found[0])
+def _unescape_simple(part: str) -> str:
+    if "\\" not in part:
+        return part
+    for written, meant in _ESCAPES.items():
+        part = part.replace(written, meant)
+    if "\\u" in part or "\\x" in part:
+        part = _CODE.sub(lambda found: chr(int(found[1] or found[2], 16)), part)
+        # A character outside the basic plane may have been written as two escapes.
+        part = part.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return part
 
 
 def _quote(text: str) -> str:
