@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import orjson
+
 from podium.app import MAIN, SINGLE, Podium, single
 from podium.conductor import Strategy, Terms
 from podium.errors import ConfigError
@@ -21,9 +23,14 @@ from podium.serve.metrics import Metrics
 from podium.serve.wire import Asked, Outcome, Refusal, outcome
 from podium.types import Limits, Message, Question, Rules, Run
 from podium.workers import Pool
+from podium.workers.dialects.wire import budget
 
 FAST, DEEP = "podium-fast", "podium-deep"
 DEEP_ROUNDS = 2
+MARGIN = 4_000
+"""Tokens for what surrounds a message, and for each image in it."""
+AGAIN = 2
+"""A call may be made once more after a failure that had to be paid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +134,10 @@ class Desk:
         Raises:
             Refusal: it has no answer, or no money.
         """
-        keys = self.keys
-        hold = await keys.hold(job.key, job.limits.dollars)
-        limits = job.limits if hold is None else replace(job.limits, dollars=hold.usd)
+        keys, hold, limits = self.keys, None, job.limits
+        if job.key.limited:
+            hold = await keys.hold(job.key, _worst(job))
+            limits = replace(limits, dollars=hold.usd)
         billed = Billed(job.strategy)
         try:
             run = await job.podium.ask(
@@ -230,6 +238,26 @@ class Desk:
         model = job.asked.model
         self.metrics.add("tokens_total", run.usage.input, model=model, direction="input")
         self.metrics.add("tokens_total", run.usage.output, model=model, direction="output")
+
+
+def _worst(job: Job) -> float:
+    """Dollars that a run can cost: its limits say so, or else the prices of those it may ask."""
+    limits = [each for each in (job.limits.dollars, job.key.per_run) if each is not None]
+    if limits:
+        return min(limits)
+    pool, sections = job.podium.pool, job.podium.config.worker
+    steps = 1 if job.direct else job.limits.steps * job.limits.rounds + 2 * job.limits.rounds
+    said = sum(len(m.content.encode()) + MARGIN * (1 + len(m.images)) for m in job.asked.talk)
+    said += len(orjson.dumps(job.asked.tools)) if job.asked.tools else 0
+    worst = 0.0
+    for member, section in zip(pool.members, sections, strict=True):
+        if member.price is None or not job.rules.admit(member.name, member.region):
+            continue
+        written = max(section.max_tokens, job.question.sampling.max_tokens or 0)
+        written += budget(section.effort) + budget(job.question.sampling.effort)
+        read = said + (0 if job.direct else steps * written)
+        worst = max(worst, member.price.of(read, written))
+    return AGAIN * steps * worst
 
 
 def _may(key: Key, model: str) -> bool:

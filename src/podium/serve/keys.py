@@ -22,8 +22,6 @@ from podium.serve.wire import Refusal
 from podium.store import Statement, Store
 
 PREFIX = "pk-"
-SHARE = 0.1
-"""Of the tightest budget: what a run may spend that names no limit of its own."""
 HOLD_SECONDS = 30.0
 """How long a hold lives unless its server renews it."""
 RENEW_SECONDS = 8.0
@@ -59,12 +57,6 @@ class Key:
         """Dollars that are neither spent nor held."""
         spent = ((self.daily, self.today), (self.monthly, self.this_month))
         return min(budget - used - self.held for budget, used in spent if budget is not None)
-
-    def share(self, wanted: float | None) -> float:
-        """What a run sets aside."""
-        budgets = [b for b in (self.daily, self.monthly) if b is not None]
-        given = [limit for limit in (wanted, self.per_run) if limit is not None]
-        return min([*given, *budgets]) if given else SHARE * min(budgets)
 
 
 NOBODY = Key("", "")
@@ -148,18 +140,15 @@ class Keys:
 
     # ── budgets ──
 
-    async def hold(self, key: Key, wanted: float | None) -> Hold | None:
+    async def hold(self, key: Key, usd: float) -> Hold:
         """Set aside what a run may spend, or what is left if that is less.
 
         Raises:
             Refusal: nothing is left.
         """
-        if not key.limited:
-            return None
-        usd = key.share(wanted)
-        for _ in range(3):
-            if usd <= 0:
-                break
+        if usd <= 0:
+            return Hold("", key, 0.0)  # nothing but what is free
+        while usd > 0:
             hold = Hold(secrets.token_hex(12), key, usd)
             if await self._store.change(*_held(hold, self.node)):
                 return hold
@@ -173,6 +162,8 @@ class Keys:
 
     async def settle(self, hold: Hold, usd: float) -> None:
         """Exchange a hold for what was spent."""
+        if not hold.id:
+            return
         await self._store.change(*_settled(hold.id, hold.key.id, hold.usd, usd))
 
     async def book(self, key: Key, usd: float) -> None:
