@@ -1,0 +1,163 @@
+"""Models in and out: a base to train, and a checkpoint that says how it wants to be spoken to.
+
+A checkpoint is a plain Hugging Face directory, full or an adapter, with one file of ours beside
+the weights: `conductor.json` holds the style it was trained in, its limits, its pool, and which
+base it belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from podium.errors import ConfigError
+from podium.models import KNOWN, find_model, home
+from podium.prompts import Style
+from podium.train.recipe import Model, Recipe
+
+FILE = "conductor.json"
+
+
+def base_directory(base: str) -> str:
+    """The base in Hugging Face's format; a GGUF file is unpacked once."""
+    if base not in KNOWN and not base.endswith(".gguf"):
+        return base
+    gguf = find_model(base)
+    directory = home() / f"{gguf.stem}-{digest(gguf)[:8]}"
+    if not (directory / "config.json").exists():
+        _unpack(gguf, directory)
+    return str(directory)
+
+
+def _unpack(gguf: Path, directory: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    at = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    model = AutoModelForCausalLM.from_pretrained(
+        **at, quantization_config=GgufConfig(dequantize=True)
+    )
+    partial = directory.with_name(directory.name + ".partial")
+    model.save_pretrained(partial)
+    AutoTokenizer.from_pretrained(**at).save_pretrained(partial)
+    partial.rename(directory)
+
+
+def digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def load_tokenizer(settings: Model) -> Any:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base_directory(settings.base), padding_side="left")
+    if not tokenizer.chat_template:
+        raise ConfigError(f"{settings.base} has no chat template: take a model tuned to chat")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_model(settings: Model) -> tuple[Any, Any]:
+    """The model to train, with fresh or given adapters, and its tokenizer."""
+    import torch
+    from peft import LoraConfig, PeftModel, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    tokenizer = load_tokenizer(settings)
+    directory = base_directory(settings.base)
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=getattr(torch, settings.dtype))
+    if settings.adapter:
+        return PeftModel.from_pretrained(model, settings.adapter, is_trainable=True), tokenizer
+    if settings.lora is not None:
+        config = LoraConfig(
+            r=settings.lora.rank,
+            lora_alpha=settings.lora.alpha,
+            target_modules=list(settings.lora.modules),
+            task_type="CAUSAL_LM",
+        )
+        model = get_peft_model(model, config)
+    return model, tokenizer
+
+
+def restore(model: Any, directory: Path) -> bool:
+    """Put saved weights into the model, if there are any."""
+    from peft import PeftModel, set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    adapter = isinstance(model, PeftModel)
+    file = directory / ("adapter_model.safetensors" if adapter else "model.safetensors")
+    if not file.exists():
+        return False
+    if adapter:
+        set_peft_model_state_dict(model, load_file(file))
+    else:
+        model.load_state_dict(load_file(file))
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a checkpoint wants to be used."""
+
+    style: Style
+    steps: int
+    rounds: int
+    max_tokens: int
+    workers: tuple[str, ...]
+    """The pool it was trained with, in the order of its numbers."""
+    base: str
+    base_digest: str
+    recipe: str
+
+    def save(self, directory: Path) -> None:
+        (directory / FILE).write_text(json.dumps(asdict(self), indent=1))
+
+    @staticmethod
+    def load(directory: Path) -> Manner:
+        raw = json.loads((directory / FILE).read_text())
+        return Manner(**raw | {"style": Style(**raw["style"]), "workers": tuple(raw["workers"])})
+
+    @staticmethod
+    def of(recipe: Recipe, workers: tuple[str, ...]) -> Manner:
+        return Manner(
+            style=recipe.style.value(),
+            steps=recipe.limits.steps,
+            rounds=recipe.limits.rounds,
+            max_tokens=recipe.grpo.max_tokens,
+            workers=workers,
+            base=recipe.model.base,
+            base_digest=weights_digest(Path(base_directory(recipe.model.base))),
+            recipe=recipe.name,
+        )
+
+
+def load_trained(directory: Path) -> tuple[Any, Any]:
+    """A checkpoint ready to write: full weights, or an adapter merged into its base.
+
+    Raises:
+        ConfigError: the base that is there is not the one the adapter was trained on.
+    """
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(directory, padding_side="left")
+    if not (directory / "adapter_config.json").exists():
+        model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16)
+        return model.eval(), tokenizer
+    manner = Manner.load(directory)
+    base = base_directory(manner.base)
+    if manner.base_digest and manner.base_digest != weights_digest(Path(base)):
+        raise ConfigError(f"{directory} is an adapter of another model than {manner.base} is here")
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+    return PeftModel.from_pretrained(model, str(directory)).eval(), tokenizer
+
+
+def weights_digest(directory: Path) -> str:
+    """Of the weights in a directory; nothing for a model that is known by its name on a hub."""
+    files = sorted(directory.glob("*.safetensors"))
+    return hashlib.sha256("".join(map(digest, files)).encode()).hexdigest()[:16] if files else ""

@@ -1,0 +1,139 @@
+"""The cold start: teach a small model to write drafts that can be performed, and nothing else.
+
+Every draft is well formed, and who works in it is drawn at random, so nothing about who is good
+leaks in. A draft does not depend on the question either; several are therefore taught under one
+prompt, which is computed once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Trainer, TrainingArguments
+
+from podium.prompts import WHOLE
+from podium.train.grpo import Writer
+from podium.train.pools import Row
+from podium.train.recipe import Cold
+from podium.train.sampling import Tokens, prefix
+from podium.types import Completion, Draft, Round, Step, StepResult, Workflow
+from podium.workers import Pool
+from podium.workflow import render
+
+VOTE = "Vote."
+UNDER_ONE_PROMPT = 8
+"""Drafts that share a prompt."""
+WARM_UP = 5
+"""Steps over which the learning rate rises."""
+
+
+def random_workflow(pool: Pool, rng: Random, workers: tuple[int, int]) -> Workflow:
+    """Some workers, each asked the whole question; where there are several, a vote at the end."""
+    models = [i for i, m in enumerate(pool.members) if not m.program]
+    votes = [i for i, m in enumerate(pool.members) if m.program]
+    count = min(rng.randint(*workers), len(models)) if votes else 1
+    steps = tuple(Step(i, WHOLE) for i in rng.sample(models, count))
+    if count > 1:
+        steps += (Step(votes[0], VOTE, "all"),)
+    return Workflow(steps)
+
+
+class Lesson:
+    """Examples of a cold start, made one batch at a time from the seed and the batch's number."""
+
+    def __init__(self, settings: Cold, rows: Sequence[Row], writer: Writer, seed: int) -> None:
+        self.settings, self.rows, self.writer, self.seed = settings, rows, writer, seed
+
+    def __len__(self) -> int:
+        return self.settings.drafts // UNDER_ONE_PROMPT
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        rng = Random(f"{self.seed} cold {index}")
+        row = rng.choice(self.rows)
+        prompt, again = self.writer.opening(row), rng.random() < self.settings.again
+        if again:
+            first = random_workflow(row.pool, rng, self.settings.workers)
+            prompt = [
+                *prompt,
+                *self._tokens(first),
+                *self.writer.next_turn(row, [_past(first, row.pool, rng)]),
+            ]
+        drafts = [self._draft(row, rng, again=again) for _ in range(UNDER_ONE_PROMPT)]
+        return {"prompt": prompt, "drafts": [self._tokens(d) for d in drafts]}
+
+    def _draft(self, row: Row, rng: Random, *, again: bool) -> Workflow:
+        if again and rng.random() < 0.5:
+            return Workflow(())
+        flow = random_workflow(row.pool, rng, self.settings.workers)
+        if again and len(flow.steps) == 1:  # one more voice, counted with those of before
+            votes = [i for i, m in enumerate(row.pool.members) if m.program]
+            flow = (
+                replace(flow, steps=(*flow.steps, Step(votes[0], VOTE, "all"))) if votes else flow
+            )
+        return flow
+
+    def _tokens(self, workflow: Workflow) -> Tokens:
+        return self.writer.draft(render(workflow))
+
+
+def _past(workflow: Workflow, pool: Pool, rng: Random) -> Round:
+    """A first round as it might have gone, its answers drawn at random."""
+    said = [f"The answer is ({rng.choice('ABCDEFGHIJ')})." for _ in workflow.steps]
+    results = tuple(
+        StepResult(step, pool[step.worker].name, text)
+        for step, text in zip(workflow.steps, said, strict=True)
+    )
+    return Round((Draft(Completion(render(workflow))),), workflow, results, said[-1])
+
+
+def teach(model: Any, lesson: Lesson, folder: Path) -> None:
+    """One pass over the lesson. It follows from the seed, so a run that was stopped begins anew."""
+    settings = lesson.settings
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        seed=lesson.seed,
+        num_train_epochs=1,
+        per_device_train_batch_size=max(1, settings.batch // UNDER_ONE_PROMPT),
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=WARM_UP,
+        logging_steps=5,
+        save_strategy="no",
+        report_to=[],
+        remove_unused_columns=False,
+        use_cpu=not torch.cuda.is_available(),
+        disable_tqdm=True,
+    )
+    pad = lesson.writer.tokenizer.pad_token_id
+    trainer = ColdTrainer(
+        model, arguments, train_dataset=lesson, data_collator=partial(collate, pad=pad)
+    )
+    trainer.train()
+
+
+class ColdTrainer(Trainer):
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
+        ids, mask, width = inputs["ids"], inputs["mask"], inputs["width"]
+        cache = prefix(model, ids[:, : width - 1], mask[:, : width - 1])
+        out = model(input_ids=ids[:, width - 1 :], attention_mask=mask, past_key_values=cache)
+        targets = ids[:, width:].masked_fill(mask[:, width:] == 0, -100)
+        logits = out.logits[:, :-1].float()
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def collate(examples: Sequence[dict[str, Any]], pad: int) -> dict[str, Any]:
+    """Prompts end and drafts begin at the same column."""
+    pairs = [(e["prompt"], d) for e in examples for d in e["drafts"]]
+    width, length = max(len(p) for p, _ in pairs), max(len(d) for _, d in pairs)
+    ids = [[pad] * (width - len(p)) + p + d + [pad] * (length - len(d)) for p, d in pairs]
+    mask = [
+        [0] * (width - len(p)) + [1] * (len(p) + len(d)) + [0] * (length - len(d)) for p, d in pairs
+    ]
+    return {"ids": torch.tensor(ids), "mask": torch.tensor(mask), "width": width}

@@ -1,0 +1,341 @@
+"""GRPO on TRL: the model drafts, its drafts are performed, and what came of them teaches it.
+
+`ConductorTrainer` leaves the algorithm to TRL and adds three things. A rollout may have several
+rounds: the next draft is written under the tokens that were sampled before, so nothing is
+tokenised twice, and the tokens that others wrote are masked. Every round has its own reward, so
+advantages are per token. And a prompt that a whole group shares is computed once, in drafting as
+in learning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from datasets import Dataset
+from torch import Tensor
+from trl import GRPOConfig, GRPOTrainer
+
+from podium.prompts import Style, planner_messages
+from podium.train.pools import Row
+from podium.train.recipe import Recipe
+from podium.train.reward import advantages, discounted, gated
+from podium.train.rollouts import Outcome, Rehearsal, Sketch
+from podium.train.sampling import Sampler, Tokens, Written, generate, prefix
+from podium.types import Message, Round
+
+
+@dataclass(slots=True)
+class Rollout:
+    """A question's way through its rounds, in tokens and in what came of them."""
+
+    row: Row
+    prompt: Tokens
+    tokens: Tokens
+    """Everything after the prompt."""
+    drafted: list[int]
+    """For each of `tokens` the round whose draft it belongs to, or -1 for what others wrote."""
+    logprobs: list[float]
+    """Of `tokens` when they were sampled; 0 where it is not known, or where others wrote."""
+    outcomes: list[Outcome]
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        return tuple(o.round for o in self.outcomes)
+
+
+BUCKETS = (24, 48, 96, 192, 384)
+"""Lengths in tokens up to which rows are computed together."""
+
+Watch = Callable[[int, Sequence[Rollout]], None]
+"""Told the step and its rollouts, group by group."""
+
+
+class Writer:
+    """Puts a conversation into the model's tokens, and only what is new of it."""
+
+    def __init__(self, tokenizer: Any, style: Style, steps: int) -> None:
+        self.tokenizer, self.style, self.steps = tokenizer, style, steps
+
+    def messages(self, row: Row, rounds: Sequence[Round] = ()) -> tuple[Message, ...]:
+        return planner_messages(
+            row.problem.question, row.pool, self.style, steps=self.steps, rounds=rounds
+        )
+
+    def opening(self, row: Row) -> Tokens:
+        return self._encode(self._render(self.messages(row)))
+
+    def next_turn(self, row: Row, rounds: Sequence[Round]) -> Tokens:
+        """What stands between the end of the last draft and the beginning of the next."""
+        *before, said = self.messages(row, rounds)
+        end = self.tokenizer.eos_token
+        text = self._render((*before[:-1], Message("assistant", end), said))
+        return self._encode(text.rpartition(end + end)[2])
+
+    def draft(self, text: str) -> Tokens:
+        return [*self._encode(text), self.tokenizer.eos_token_id]
+
+    def text(self, tokens: Tokens) -> str:
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        talk = [{"role": m.role, "content": m.content} for m in messages]
+        rendered = self.tokenizer.apply_chat_template(
+            talk, tokenize=False, add_generation_prompt=True
+        )
+        return str(rendered)
+
+    def _encode(self, text: str) -> Tokens:
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+class ConductorTrainer(GRPOTrainer):
+    def __init__(
+        self,
+        recipe: Recipe,
+        rows: Sequence[Row],
+        *,
+        writer: Writer,
+        rehearsal: Rehearsal,
+        runner: asyncio.Runner,
+        watch: Watch,
+        **settings: Any,
+    ) -> None:
+        self.recipe, self.rows, self.writer = recipe, rows, writer
+        self.rehearsal, self.runner, self.watch = rehearsal, runner, watch
+        self._batch: list[Row] = []
+        self._rollouts: list[Rollout] = []
+        super().__init__(reward_funcs=_first_reward, rollout_func=_play, **settings)
+
+    # Rollouts
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._batch = [self.rows[example["row"]] for example in inputs]
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        output["advantages"] = self._token_advantages(output["completion_ids"])
+        self.watch(self.state.global_step, self._rollouts)
+        return self._without_certain_ends(output)
+
+    def _without_certain_ends(self, output: dict[str, Any]) -> dict[str, Any]:
+        """Leave out of learning what a draft ends in once nothing of it is in doubt any more.
+
+        The gradient of a token that had probability p is at most of size 1 - p, and no token
+        before it depends on it. After a cold start most of a draft is such an end. Of a draft
+        without advantage nothing is left but a token, for those who count rows.
+        """
+        worth = output["advantages"].abs().sum(dim=1) > 0
+        lengths = [
+            self._doubtful(r) if w else 1 for r, w in zip(self._rollouts, worth, strict=True)
+        ]
+        width = max(lengths)
+        kept = torch.arange(width)[None, :] < torch.tensor(lengths)[:, None]
+        for name in ("completion_ids", "completion_mask", "tool_mask", "advantages"):
+            if name in output:
+                output[name] = output[name][:, :width]
+        output["completion_mask"] = output["completion_mask"] * kept
+        return output
+
+    def _doubtful(self, rollout: Rollout) -> int:
+        """How many tokens there are up to the last one that was in doubt."""
+        certain = self.recipe.grpo.certain
+        if not certain or self.recipe.grpo.kl:
+            return len(rollout.tokens)
+        doubt = [
+            p < math.log1p(-certain) and n >= 0
+            for p, n in zip(rollout.logprobs, rollout.drafted, strict=True)
+        ]
+        return max((i + 1 for i, doubted in enumerate(doubt) if doubted), default=1)
+
+    def play(self) -> list[Rollout]:
+        """Draft and perform every round of the batch."""
+        prompts = [self.writer.opening(row) for row in self._batch]
+        rollouts = [
+            Rollout(r, p, [], [], [], []) for r, p in zip(self._batch, prompts, strict=True)
+        ]
+        going = rollouts
+        for number in range(self.recipe.limits.rounds):
+            self._draft(going, number)
+            going = [r for r in going if r.outcomes[-1].round.failure is None]
+        return rollouts
+
+    def _draft(self, rollouts: Sequence[Rollout], number: int) -> None:
+        if number:
+            for rollout in rollouts:
+                turn = self.writer.next_turn(rollout.row, rollout.rounds)
+                rollout.tokens += turn
+                rollout.drafted += [-1] * len(turn)
+                rollout.logprobs += [0.0] * len(turn)
+        shared = self.num_generations if number == 0 else 1
+        contexts = [r.prompt + r.tokens for r in rollouts]
+        drafts = self._write(contexts, shared)
+        sketches = [
+            Sketch(r.row.problem, r.row.pool, self.writer.text(d.tokens), r.rounds)
+            for r, d in zip(rollouts, drafts, strict=True)
+        ]
+        outcomes = self.runner.run(self.rehearsal.perform(sketches))
+        for rollout, draft, outcome in zip(rollouts, drafts, outcomes, strict=True):
+            rollout.tokens += draft.tokens
+            rollout.drafted += [number] * len(draft.tokens)
+            rollout.logprobs += draft.logprobs
+            rollout.outcomes.append(outcome)
+
+    def _token_advantages(self, completion_ids: Tensor) -> Tensor:
+        """Each token's advantage is that of the round it was drafted in."""
+        table = torch.zeros(completion_ids.shape, dtype=torch.float32, device=completion_ids.device)
+        size = self.num_generations
+        groups = [self._rollouts[i : i + size] for i in range(0, len(self._rollouts), size)]
+        worth = [w for group in groups for w in self._worth(group)]
+        for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
+            for j, number in enumerate(rollout.drafted):
+                if number >= 0:
+                    table[i, j] = rounds[number]
+        return table
+
+    def _worth(self, group: Sequence[Rollout]) -> list[list[float]]:
+        """The advantage of every round of every rollout, compared within its round."""
+        settings = self.recipe.grpo
+        earned = [discounted([o.reward for o in r.outcomes], settings.discount) for r in group]
+        worth: list[list[float]] = [[] for _ in group]
+        for number in range(max(map(len, earned))):
+            there = [i for i, rounds in enumerate(earned) if len(rounds) > number]
+            rewards = gated([earned[i][number] for i in there], self.recipe.reward)
+            scaled = advantages(rewards, scaled=settings.scale == "group")
+            for i, value in zip(there, scaled, strict=True):
+                worth[i].append(value)
+        return worth
+
+    # Shared prompts
+
+    def _write(self, prompts: list[Tokens], shared: int) -> list[Written]:
+        if self.use_vllm or not self._alone:
+            drafts, logprobs = self._generate_single_turn(prompts, None, {}, shared)
+            known = logprobs or [[-math.inf] * len(d) for d in drafts]
+            return [Written(*both) for both in zip(drafts, known, strict=True)]
+        model = self.accelerator.unwrap_model(self.model)
+        model.eval()
+        sampler = Sampler(
+            self.args.temperature,
+            self.args.max_completion_length,
+            frozenset(self.eos_token_ids),
+            self._tokenizer.pad_token_id,
+        )
+        written = generate(model, prompts, sampler)
+        model.train()
+        return written
+
+    @property
+    def _alone(self) -> bool:
+        """Whether this is the only process: several passes before one backward need that."""
+        return bool(self.accelerator.num_processes == 1)
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        prompt = input_ids.size(1) - logits_to_keep
+        if not self._alone or prompt < 2:
+            found: tuple[Tensor, Tensor | None, Tensor | None] = (
+                super()._get_per_token_logps_and_entropies(
+                    model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+                )
+            )
+            return found
+        logps = torch.zeros(input_ids.size(0), logits_to_keep)
+        entropies = torch.zeros_like(logps)
+        for rows, width in _buckets(attention_mask[:, prompt:].sum(dim=1)):
+            end = prompt + width
+            ids, mask = input_ids[rows, :end], attention_mask[rows, :end]
+            labels = ids.masked_fill(mask == 0, -100)[:, prompt - 1 :]
+            labels[:, 0] = -100
+            out = model(
+                input_ids=ids[:, prompt - 1 :],
+                attention_mask=mask,
+                past_key_values=prefix(model, ids[:, : prompt - 1], mask[:, : prompt - 1]),
+                labels=labels,
+                fused_lm_head=True,
+            )
+            where = (rows[:, None], torch.arange(width)[None, :])
+            logps = logps.index_put(where, out.log_probs[:, -width:])
+            entropies = entropies.index_put(where, out.entropy[:, -width:].detach())
+        return logps, entropies, None
+
+
+def _buckets(lengths: Tensor) -> Iterator[tuple[Tensor, int]]:
+    """Rows of like length together, so that few long ones do not make all the others long."""
+    shorter = 0
+    for limit in (*BUCKETS, int(lengths.max())):
+        rows = ((lengths > shorter) & (lengths <= limit)).nonzero()[:, 0]
+        if len(rows):
+            yield rows, int(lengths[rows].max())
+        shorter = max(shorter, limit)
+
+
+def _play(prompts: Any, trainer: ConductorTrainer) -> dict[str, Any]:
+    trainer._rollouts = rollouts = trainer.play()
+    return {
+        "prompt_ids": [r.prompt for r in rollouts],
+        "completion_ids": [r.tokens for r in rollouts],
+        "logprobs": None,
+        "env_mask": [[int(number >= 0) for number in r.drafted] for r in rollouts],
+        "earned": [r.outcomes[-1].reward for r in rollouts],
+    }
+
+
+def _first_reward(completions: Any, earned: list[float | None], **_: Any) -> list[float | None]:
+    """For TRL's own log; the advantages are worked out round by round."""
+    return earned
+
+
+def dataset(rows: Sequence[Row]) -> Dataset:
+    """For TRL: which row comes when. The prompts are made of the rows themselves."""
+    return Dataset.from_list(
+        [{"prompt": row.problem.id, "row": number} for number, row in enumerate(rows)]
+    )
+
+
+def settings(recipe: Recipe, folder: Path) -> GRPOConfig:
+    """The recipe in TRL's words."""
+    grpo = recipe.grpo
+    size = grpo.questions * grpo.drafts
+    batch = grpo.batch or size
+    processes = PartialState().num_processes
+    return GRPOConfig(
+        output_dir=str(folder),
+        seed=recipe.seed,
+        max_steps=grpo.steps,
+        num_generations=grpo.drafts,
+        per_device_train_batch_size=batch // processes,
+        gradient_accumulation_steps=size // batch,
+        max_completion_length=grpo.max_tokens,
+        temperature=grpo.temperature,
+        learning_rate=grpo.learning_rate,
+        lr_scheduler_type=grpo.schedule,
+        warmup_steps=round(grpo.warmup * grpo.steps),
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+        beta=grpo.kl,
+        epsilon=grpo.clip,
+        loss_type=grpo.loss,
+        scale_rewards=grpo.scale,
+        use_vllm=bool(grpo.vllm),
+        vllm_mode=grpo.vllm or "server",
+        use_cpu=not torch.cuda.is_available(),
+        bf16=False,
+        gradient_checkpointing=torch.cuda.is_available(),
+        shuffle_dataset=False,
+        save_steps=grpo.save,
+        logging_steps=1,
+        disable_tqdm=True,
+        report_to=list(grpo.report_to) or "none",
+    )

@@ -1,0 +1,64 @@
+"""The number that GRPO sees, and what it makes of a group of them.
+
+A round earns `malformed` if its draft cannot be performed, `wrong` if it can and the answer is
+wrong, `right` if it is right (Conductor, section 3.1: 0, 0.5, 1). A failure of the world says
+nothing about the policy and earns no number at all. What an answer cost counts among right
+answers only, and never so much that a wrong one comes out above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from podium.train.recipe import Reward
+from podium.types import Round
+
+EPSILON = 1e-4
+"""As in TRL: keeps a group without variance from dividing by zero."""
+
+
+def reward(outcome: Round, score: float | None, scale: Reward) -> float | None:
+    """What a round earns, given the score of its answer; None where it earns nothing at all."""
+    if outcome.failure is not None:
+        return None if outcome.failure.blame == "infra" else scale.malformed
+    if score is None:
+        return None
+    if score < 1.0:
+        return scale.wrong
+    return scale.right - scale.cost * min(1.0, cost(outcome) / scale.cost_at)
+
+
+def cost(outcome: Round) -> float:
+    """Dollars of a round's worker calls."""
+    return sum(r.completion.cost or 0.0 for r in outcome.results if r.completion is not None)
+
+
+def discounted(rewards: Sequence[float | None], discount: float) -> list[float | None]:
+    """Let each round share in what became of the next: r0 <- (1 - discount) r0 + discount r1.
+
+    The second round is taken as it was earned, before any discount of its own (Conductor's code).
+    """
+    following = [*rewards[1:], None]
+    return [
+        own if own is None or after is None else (1 - discount) * own + discount * after
+        for own, after in zip(rewards, following, strict=True)
+    ]
+
+
+def advantages(group: Sequence[float | None], *, scaled: bool) -> list[float]:
+    """Each reward against the mean of its group; nothing for those that have no reward."""
+    known = [r for r in group if r is not None]
+    if len(known) < 2:
+        return [0.0] * len(group)
+    mean = math.fsum(known) / len(known)
+    spread = math.sqrt(math.fsum((r - mean) ** 2 for r in known) / (len(known) - 1))
+    by = spread + EPSILON if scaled else 1.0
+    return [0.0 if r is None else (r - mean) / by for r in group]
+
+
+def gated(group: Sequence[float | None], scale: Reward) -> list[float | None]:
+    """The group as it is, or without rewards where no draft of it led to a right answer."""
+    if not scale.gate or any(r is not None and r > scale.wrong for r in group):
+        return list(group)
+    return [None] * len(group)

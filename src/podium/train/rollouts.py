@@ -1,0 +1,85 @@
+"""Perform what was drafted: all drafts of a step at once, in the executor that serving uses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from podium.conductor import Conductor
+from podium.errors import WorkflowError
+from podium.executor import Stage
+from podium.ledger import Ledger
+from podium.planner import FixedPlanner
+from podium.train.data import Problem
+from podium.train.recipe import Reward
+from podium.train.reward import reward
+from podium.types import Completion, Draft, Limits, Round, Workflow
+from podium.workers import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A draft that somebody wrote for a problem and a pool, after some rounds."""
+
+    problem: Problem
+    pool: Pool
+    text: str
+    earlier: tuple[Round, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a draft."""
+
+    round: Round
+    score: float | None
+    """Of the answer; None where there is none to score."""
+    reward: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """On what terms drafts are performed during training."""
+
+    limits: Limits
+    ledger: Ledger
+    """Of the whole training."""
+    scale: Reward
+
+    async def perform(self, sketches: Sequence[Sketch]) -> list[Outcome]:
+        """All at once; each worker has its own limits on how much it does at a time."""
+        return list(await asyncio.gather(*map(self._one, sketches)))
+
+    async def _one(self, sketch: Sketch) -> Outcome:
+        ledger = Ledger(self.limits, self.ledger)
+        stage = Stage(sketch.problem.question, sketch.pool, ledger, earlier=sketch.earlier)
+        # Nobody asks this planner: the drafts come from the model in training.
+        conductor = Conductor(FixedPlanner(Workflow(())), sketch.pool)
+        draft = Draft(Completion(sketch.text))
+        try:
+            workflow = conductor.read(draft, stage)
+        except WorkflowError as exc:
+            done = Round((draft,), failure=exc.as_failure())
+        else:
+            done = await conductor.perform((draft,), workflow, stage)
+        return self.judged(done, sketch.problem, sketch.pool)
+
+    def judged(self, done: Round, problem: Problem, pool: Pool) -> Outcome:
+        done = _blamed(done, pool)
+        answered = done.answer is not None and done.failure is None
+        score = problem.score(done.answer or "") if answered else None
+        return Outcome(done, score, reward(done, score, self.scale))
+
+
+def _blamed(done: Round, pool: Pool) -> Round:
+    """The round, with the planner blamed for what no worker could have done.
+
+    A program fails only for want of something to read, and a replayed model knows whole questions
+    only: both are told to the planner by nothing but its reward.
+    """
+    if done.failure is None or done.failure.blame != "infra":
+        return done
+    member = pool.named(done.results[-1].worker)
+    impossible = done.failure.kind == "NotRecorded" or (member is not None and member.program)
+    return replace(done, failure=replace(done.failure, blame="policy")) if impossible else done

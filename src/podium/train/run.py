@@ -1,0 +1,181 @@
+"""Run a recipe: choose questions, warm up, learn, and report. Resumable wherever it stops.
+
+out/
+├── recipe.json      the recipe as it was resolved
+├── measured.json    what each worker scores on each training question
+├── cold/            the model after the cold start
+├── grpo/            checkpoints of the learning, from which a stopped run goes on
+├── metrics.jsonl    a line per step
+├── samples.jsonl    some drafts of each step, and what came of them
+├── plots.html       the curves
+├── checkpoint/      the Conductor: weights or adapter, tokenizer, conductor.json
+└── report.json      held-out figures
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from podium.errors import ConfigError
+from podium.ledger import Ledger
+from podium.train import data
+from podium.train.data import Problem, Source
+from podium.train.pools import Row, drawn
+from podium.train.recipe import Recipe, load
+from podium.types import Limits
+
+if TYPE_CHECKING:
+    from podium.train.grpo import Writer
+
+log = logging.getLogger(__name__)
+
+
+def train(recipe_path: Path | str, out: Path | str, *, dry_run: bool = False) -> dict[str, Any]:
+    """Run the recipe into a directory; return its plan (if that is all) or its report.
+
+    Raises:
+        ConfigError: the recipe, its data, pool or model cannot be used, or the directory holds a
+            run of another recipe.
+    """
+    recipe, directory = load(recipe_path), Path(out)
+    with asyncio.Runner() as runner:
+        run = _Run(recipe, directory, runner)
+        return run.plan() if dry_run else run.go()
+
+
+class _Run:
+    def __init__(self, recipe: Recipe, directory: Path, runner: asyncio.Runner) -> None:
+        self.recipe, self.directory, self.runner = recipe, directory, runner
+        self.source: Source = data.load(recipe.data, recipe.pool)
+        _check_prices(recipe, self.source)
+
+    def plan(self) -> dict[str, Any]:
+        """What would be done, and what it would cost at most."""
+        from podium.train.checkpoint import load_tokenizer
+
+        problems = self.source.of("train")
+        writer = self._writer(load_tokenizer(self.recipe.model))
+        lengths = sorted(
+            len(writer.opening(row)) for row in drawn(problems[:500], self.source.pool, self.recipe)
+        )
+        return {
+            "recipe": self.recipe.name,
+            "questions": {s: len(self.source.of(s)) for s in ("train", "dev", "test")},
+            "pool": self.source.pool.names,
+            "prompt_tokens": {"median": lengths[len(lengths) // 2], "longest": lengths[-1]},
+            **data.expected(self.recipe, self.source),
+        }
+
+    def go(self) -> dict[str, Any]:
+        from transformers import set_seed
+
+        from podium.train.checkpoint import load_model
+
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._claim()
+        rows = drawn(self._chosen(), self.source.pool, self.recipe)
+        set_seed(self.recipe.seed)
+        model, tokenizer = load_model(self.recipe.model)
+        writer = self._writer(tokenizer)
+        self._warm_up(model, rows, writer)
+        self._learn(model, rows, writer)
+        return self._report()
+
+    def _claim(self) -> None:
+        """Make the directory this recipe's own, or see that it is."""
+        file, body = self.directory / "recipe.json", self.recipe.model_dump(mode="json")
+        if file.exists() and (there := json.loads(file.read_text())) != body:
+            differ = sorted(k for k in body if body[k] != there.get(k))
+            raise ConfigError(
+                f"{self.directory} holds a run of another recipe, which differs in "
+                f"{', '.join(differ)}: choose another directory"
+            )
+        file.write_text(json.dumps(body, indent=1))
+
+    def _chosen(self) -> list[Problem]:
+        """The problems to learn from, in an order that the seed decides."""
+        problems = self.source.of("train")
+        if self.recipe.data.contested:
+            scores = self._measured(problems)
+            kept = [p for p, s in zip(problems, scores, strict=True) if data.contested(s)]
+            log.info("%d of %d questions are contested and kept", len(kept), len(problems))
+            problems = kept
+        if not problems:
+            raise ConfigError("no question is left to learn from: no worker differs from another")
+        Random(self.recipe.seed).shuffle(problems)
+        return problems[: self.recipe.data.questions]
+
+    def _measured(self, problems: Sequence[Problem]) -> list[list[float | None]]:
+        file = self.directory / "measured.json"
+        if not file.exists():
+            file.write_text(json.dumps(self.runner.run(data.measure(problems, self.source.pool))))
+        scores: list[list[float | None]] = json.loads(file.read_text())
+        return scores
+
+    def _writer(self, tokenizer: Any) -> Writer:
+        from podium.train.grpo import Writer
+
+        return Writer(tokenizer, self.recipe.style.value(), self.recipe.limits.steps)
+
+    def _warm_up(self, model: Any, rows: Sequence[Row], writer: Writer) -> None:
+        from podium.train.checkpoint import restore
+        from podium.train.cold import Lesson, teach
+
+        if self.recipe.cold is None:
+            return
+        done = self.directory / "cold"
+        if not restore(model, done):
+            lesson = Lesson(self.recipe.cold, rows, writer, self.recipe.seed)
+            teach(model, lesson, self.directory / "cold.partial")
+            model.save_pretrained(self.directory / "cold.partial")
+            (self.directory / "cold.partial").rename(done)
+
+    def _learn(self, model: Any, rows: Sequence[Row], writer: Writer) -> None:
+        from transformers.trainer_utils import get_last_checkpoint
+
+        from podium.train.checkpoint import Manner
+        from podium.train.grpo import ConductorTrainer, dataset, settings
+        from podium.train.monitor import Monitor
+        from podium.train.rollouts import Rehearsal
+
+        folder = self.directory / "grpo"
+        monitor = Monitor(self.directory, self.recipe)
+        limits = self.recipe.limits.value()
+        trainer = ConductorTrainer(
+            self.recipe,
+            rows,
+            writer=writer,
+            rehearsal=Rehearsal(
+                limits, Ledger(Limits(dollars=self.recipe.dollars)), self.recipe.reward
+            ),
+            runner=self.runner,
+            watch=monitor.watch,
+            model=model,
+            args=settings(self.recipe, folder),
+            processing_class=writer.tokenizer,
+            train_dataset=dataset(rows),
+            callbacks=[monitor],
+        )
+        there = get_last_checkpoint(str(folder)) if folder.exists() else None
+        trainer.train(resume_from_checkpoint=there)
+        kept = self.directory / "checkpoint"
+        trainer.save_model(str(kept))
+        Manner.of(self.recipe, self.source.pool.names).save(kept)
+
+    def _report(self) -> dict[str, Any]:
+        return {}
+
+
+def _check_prices(recipe: Recipe, source: Source) -> None:
+    unpriced = [m.name for m in source.pool.members if m.price is None and not m.program]
+    if recipe.dollars is not None and unpriced:
+        raise ConfigError(
+            f"the training may spend ${recipe.dollars:g}, and the price of {unpriced[0]!r} is "
+            "unknown: give it a price, or leave `dollars` out"
+        )

@@ -1,0 +1,127 @@
+"""Rewards, advantages and recipes: the arithmetic of learning, without a model."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from podium.errors import ConfigError
+from podium.train.recipe import Reward, load
+from podium.train.reward import advantages, discounted, gated, reward
+from podium.types import Completion, Draft, Failure, Round, Step, StepResult
+
+PAPER = Reward()
+
+
+def outcome(*, blame: str = "", dollars: float = 0.0) -> Round:
+    step = Step(0, "Answer the question.")
+    done = StepResult(step, "a", "42", Completion("42", cost=dollars))
+    failure = Failure("X", "x", blame) if blame else None
+    return Round((Draft(Completion("")),), results=(done,), answer="42", failure=failure)
+
+
+def test_rewards_blame_the_right_party():
+    assert reward(outcome(), 1.0, PAPER) == 1.0
+    assert reward(outcome(), 0.0, PAPER) == 0.5
+    assert reward(outcome(blame="policy"), None, PAPER) == 0.0
+    assert reward(outcome(blame="limits"), None, PAPER) == 0.0
+    assert reward(outcome(blame="infra"), None, PAPER) is None
+
+
+def test_an_answer_that_could_not_be_graded_earns_nothing():
+    assert reward(outcome(), None, PAPER) is None
+
+
+def test_cost_orders_right_answers_and_no_others():
+    scale = Reward(cost=0.4, cost_at=0.01)
+    cheap, dear = outcome(dollars=0.001), outcome(dollars=1.0)
+    assert reward(cheap, 1.0, scale) == pytest.approx(0.96)
+    assert reward(dear, 1.0, scale) == pytest.approx(0.6)
+    assert reward(cheap, 0.0, scale) == reward(dear, 0.0, scale) == 0.5
+
+
+def test_a_cost_that_could_lift_a_wrong_answer_over_a_right_one_is_refused():
+    with pytest.raises(ValueError, match="any right answer must stay above"):
+        Reward(cost=0.5)
+
+
+def test_the_first_round_shares_in_the_second():
+    assert discounted([0.5, 1.0], 0.25) == [0.625, 1.0]
+    assert discounted([1.0], 0.25) == [1.0]
+    assert discounted([1.0, None], 0.25) == [1.0, None]
+    assert discounted([None, 1.0], 0.25) == [None, 1.0]
+
+
+def test_advantages_have_mean_zero_and_leave_out_what_has_no_reward():
+    found = advantages([1.0, 0.5, None, 0.5], scaled=True)
+    assert found[2] == 0.0
+    assert math.fsum(found) == pytest.approx(0.0)
+    assert found[0] > 0 > found[1] == found[3]
+    assert advantages([1.0, 0.5], scaled=False) == [0.25, -0.25]
+
+
+def test_a_group_without_variance_teaches_nothing():
+    assert advantages([0.5] * 4, scaled=True) == [0.0] * 4
+    assert advantages([None, 1.0], scaled=True) == [0.0, 0.0]
+
+
+def test_a_gate_keeps_an_all_wrong_group_from_being_ordered():
+    scale = Reward(malformed=0.45, gate=True)
+    assert gated([0.5, 0.45, 0.5], scale) == [None] * 3
+    assert gated([0.5, 0.45, 1.0], scale) == [0.5, 0.45, 1.0]
+    assert gated([0.5, 0.0], PAPER) == [0.5, 0.0]
+
+
+RECIPE = """
+name = "x"
+[model]
+base = "some/model"
+[data]
+world = "somewhere"
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "recipe.toml"
+    file.write_text(text)
+    return file
+
+
+def test_what_a_recipe_leaves_out_is_as_in_the_paper(tmp_path: Path):
+    recipe = load(written(tmp_path, RECIPE))
+    grpo = recipe.grpo
+    assert (grpo.steps, grpo.questions, grpo.drafts) == (200, 4, 64)
+    assert (grpo.learning_rate, grpo.kl, grpo.temperature) == (1e-6, 0.0, 1.0)
+    assert (recipe.reward.malformed, recipe.reward.wrong, recipe.reward.right) == (0.0, 0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ("[grpo]\nlearning_rat = 1", "unknown key `grpo.learning_rat`"),
+        ("[reward]\nwrong = 2", "`malformed` <= `wrong` < `right`"),
+        ("[grpo]\ndrafts = 1", "`grpo.drafts`"),
+        ("[grpo", "is not valid TOML"),
+    ],
+)
+def test_a_bad_recipe_is_refused_with_the_key_to_change(tmp_path: Path, more: str, complaint: str):
+    with pytest.raises(ConfigError, match=complaint.replace("[", r"\[")):
+        load(written(tmp_path, RECIPE + more))
+
+
+def test_questions_have_one_source(tmp_path: Path):
+    both = RECIPE + 'task = "tiny"'
+    with pytest.raises(ConfigError, match="either from a `world` or from a `task`"):
+        load(written(tmp_path, both))
+
+
+def test_a_recipe_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("file", sorted(Path("recipes").glob("*.toml")), ids=lambda f: f.stem)
+def test_every_recipe_that_ships_can_be_read(file: Path):
+    load(file)
