@@ -333,6 +333,8 @@ class Channel:
     """The way to the parent and back. Until the job names a nonce there is none."""
 
     def __init__(self, fd: int) -> None:
+        os.closerange(3, fd)
+        os.closerange(fd + 1, 1024)  # whatever else was inherited
         os.set_inheritable(fd, False)
         self._read, self._write = os.fdopen(fd, "rb", closefd=False).read, os.write
         self._fd, self._nonce = fd, b""

@@ -83,13 +83,12 @@ class Interpreter(asyncio.SubprocessProtocol):
         os.write(writer, walls.filter)
         os.close(writer)
         own = {"HOME": self._directory, "TMPDIR": self._directory} if self._directory else {}
-        stage = [walls.stage] if walls.stage >= 0 else []
         try:
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: self,
                 *walls.command(channel.fileno(), filter_fd),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[channel.fileno(), filter_fd, *stage],
+                pass_fds=[channel.fileno(), filter_fd],
                 start_new_session=True,
                 cwd=self._directory or "/",
                 env={**ENVIRONMENT, **own, "PATH": os.defpath},
@@ -194,11 +193,21 @@ class Interpreter(asyncio.SubprocessProtocol):
             timer.cancel()
         self._writer.close()
         if self._transport is not None:
+            await self._grow_up()
             self._kill()
             await self._fall_silent()
             self._transport.close()
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
+
+    async def _grow_up(self) -> None:
+        """Bubblewrap that dies before its child does leaves an orphan for someone else to bury."""
+        assert self._transport is not None
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        while self._walls.bwrap and not self._exited.done() and time.monotonic() < deadline:
+            if any(_children(self._transport.get_pid())):
+                return
+            await asyncio.sleep(0.002)
 
     async def _fall_silent(self) -> None:
         await self._exited

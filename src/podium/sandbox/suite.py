@@ -9,8 +9,8 @@ files, which no pipe can carry. The candidate can therefore reach whatever judge
 - the candidate cannot walk its callers' frames, list all objects, or trace;
 - a skipped test has not passed, and a suite that runs no test has not either;
 - a suite that passes is run again, in a fresh sandbox, with a false assertion before each of its
-  assertions (`sabotage`). Every test must then fail, and by that very assertion: whoever silences
-  assertions, patches the runner or forges the report does so both times, and is caught.
+  assertions. Every test must then fail, and by that very assertion: whoever silences assertions,
+  patches the runner or forges the report does so both times, and is caught.
 
 What cannot be excluded: a candidate that reads the tests by a way that Python does not audit (a
 running generator's own frame), that undoes its tampering before the test ends and can tell the
@@ -55,10 +55,10 @@ ErrorInfo = (
 
 
 class _Guard(ast.NodeTransformer):
-    """Asks of all that is compared or asserted whether it is genuine, by a name nobody can know."""
+    """Asks of all that is compared or asserted whether it is genuine."""
 
-    def __init__(self) -> None:
-        self.name = f"genuine_{os.urandom(8).hex()}"
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
@@ -84,28 +84,88 @@ def _asserts(node: ast.AST) -> bool:
     return isinstance(node, ast.Assert)
 
 
-def sabotage(tree: ast.Module, token: str) -> None:
-    """Put an assertion that cannot hold before each assertion of a test, and at its end."""
-    for node in ast.walk(tree):
+class _Sabotage(ast.NodeTransformer):
+    """Puts falsehoods before each assertion of a test, its operands once evaluated, and at its end.
+
+    Those whose exceptions a test would catch itself are left alone: the end is still to come.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.test = ""
+
+    def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, Definition) and node.name.startswith("test") and node.args.args:
-            false = f"{node.args.args[0].arg}.assertEqual({token!r}, None)"
-            node.body = [*_sabotaged(node.body, false), *ast.parse(false).body]
+            self.test = node.args.args[0].arg
+            self.generic_visit(node)
+            node.body.append(ast.Expr(self._false(ast.Constant(None))))
+        elif isinstance(node, ast.Assert) and self.test:
+            node.test = self._false(node.test)
+        elif isinstance(node, ast.Call) and self.test and _asserts(node):
+            self._put_into(node)
+        elif not isinstance(node, ast.Try):
+            self.generic_visit(node)
+        return node
+
+    def _put_into(self, call: ast.Call) -> None:
+        assert isinstance(call.func, ast.Attribute)
+        if call.func.attr.startswith(("assertRaises", "assertWarns", "assertLogs", "assertNoLogs")):
+            return
+        if call.keywords:
+            call.keywords[-1].value = self._false(call.keywords[-1].value)
+        elif call.args and not isinstance(call.args[-1], ast.Starred):
+            call.args[-1] = self._false(call.args[-1])
+        else:
+            call.func.value = self._false(call.func.value)
+
+    def _false(self, value: ast.expr) -> ast.expr:
+        arguments = [ast.Name(self.test, ast.Load()), value]
+        return ast.Call(ast.Name(self.name, ast.Load()), arguments, [])
 
 
-def _sabotaged(body: list[ast.stmt], false: str) -> Iterator[ast.stmt]:
-    for statement in body:
-        if isinstance(statement, ast.For | ast.If | ast.With) and not _swallows(statement):
-            statement.body = list(_sabotaged(statement.body, false))
-        elif isinstance(statement, ast.Return) or any(map(_asserts, ast.walk(statement))):
-            yield from ast.parse(false).body
-        yield statement
+FALSEHOODS: tuple[tuple[str, tuple[object, ...]], ...] = (
+    ("assertEqual", (0, 1)),
+    ("assertNotEqual", (0, 0)),
+    ("assertTrue", (False,)),
+    ("assertFalse", (True,)),
+    ("assertIs", (0, None)),
+    ("assertIsNot", (None, None)),
+    ("assertIsNone", (0,)),
+    ("assertIsNotNone", (None,)),
+    ("assertIn", (0, ())),
+    ("assertNotIn", (0, (0,))),
+    ("assertIsInstance", (0, str)),
+    ("assertNotIsInstance", (0, int)),
+    ("assertGreater", (0, 1)),
+    ("assertGreaterEqual", (0, 1)),
+    ("assertLess", (1, 0)),
+    ("assertLessEqual", (1, 0)),
+    ("assertAlmostEqual", (0, 1)),
+    ("assertNotAlmostEqual", (0, 0)),
+    ("assertRegex", ("", "x")),
+    ("assertCountEqual", ([0], [])),
+    ("assertListEqual", ([0], [])),
+    ("assertTupleEqual", ((0,), ())),
+    ("assertSetEqual", ({0}, set())),
+    ("assertDictEqual", ({0: 0}, {})),
+    ("assertSequenceEqual", ([0], [])),
+    ("assertMultiLineEqual", ("a", "b")),
+)
 
 
-def _swallows(statement: ast.stmt) -> bool:
-    """Whether an exception that is raised in it may be just what it expects."""
-    heads = statement.items if isinstance(statement, ast.With) else []
-    parts = [part for head in heads for part in ast.walk(head.context_expr)]
-    return any(_asserts(part) or "suppress" in ast.dump(part) for part in parts)
+def _falsehood(token: str) -> Callable[[unittest.TestCase, object], object]:
+    """Fails the test, and says so by the token, unless assertions no longer can."""
+
+    def falsehood(test: unittest.TestCase, value: object) -> object:
+        for name, arguments in FALSEHOODS:
+            with Caught() as caught:
+                getattr(test, name)(*arguments)
+            if not isinstance(caught.error, AssertionError):
+                return value  # silenced: let the test go on, and pass where it must not
+        test.assertEqual(token, None)
+        return value
+
+    return falsehood
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
@@ -119,8 +179,10 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 # -- watching the candidate
 
 
-def _genuine(anything: object) -> Callable[[object], object]:
-    """The question that guarded tests ask. `anything` is the one that may equal all: `mock.ANY`."""
+def _genuine() -> Callable[[object], object]:
+    """The question that guarded tests ask. One object may equal all others: `mock.ANY`."""
+    mock = sys.modules.get("unittest.mock")
+    anything = mock and mock.ANY
 
     def genuine(value: object, depth: int = 3) -> object:
         if value is not anything and _impostor(value):
@@ -156,7 +218,8 @@ class Watch:
 
     def __init__(self, names: list[str]) -> None:
         self._modules = {name: sys.modules[name] for name in names}
-        places = [*self._modules.values(), *unittest.TestCase.__mro__[:-1]]
+        classes = (*unittest.TestCase.__mro__[:-1], *_Result.__mro__[:-1])
+        places = [*self._modules.values(), *classes]
         self._before = [(str(place), vars(place), dict(vars(place))) for place in places]
 
     def complaint(self) -> str:
@@ -286,21 +349,26 @@ class _Tests:
             importlib.import_module(name)
         _require(job["libraries"])
         self.watch = Watch(["builtins", "unittest", "unittest.case", *names])
-        self.guard = _Guard()
-        self.guard.visit(self.tree)
+        self.helpers: dict[str, object] = {_unguessable(): _genuine()}
+        _Guard(*self.helpers).visit(self.tree)
         if token := str(job["token"]):
-            sabotage(self.tree, token)
+            name = _unguessable()
+            self.helpers[name] = _falsehood(token)
+            _Sabotage(name).visit(self.tree)
         ast.fix_missing_locations(self.tree)
 
     def beside(self, code: str) -> ModuleType:
         """The module of the candidate and, after it, the tests."""
-        mock = sys.modules.get("unittest.mock")
-        genuine = _genuine(mock and mock.ANY)
         forbid_looking_around()
         module = load(code, "solution", SOLUTION)
-        setattr(builtins, self.guard.name, genuine)
+        vars(builtins).update(self.helpers)
         extend(module, self.text, TESTS, self.tree)
         return module
+
+
+def _unguessable() -> str:
+    """The name of a helper in the tests, so that the code under test cannot put up another."""
+    return f"podium_{os.urandom(8).hex()}"
 
 
 def _require(libraries: object) -> None:

@@ -92,8 +92,9 @@ class Python:
 _ABOUT = """
 import json, os, sys, sysconfig
 from importlib.util import MAGIC_NUMBER
-v = sysconfig.get_config_vars()
-shared = os.path.join(v.get("LIBDIR") or "", v.get("INSTSONAME") or "")
+soname = str(sysconfig.get_config_var("INSTSONAME"))
+places = [os.path.join(sys.base_prefix, "lib"), str(sysconfig.get_config_var("LIBDIR"))]
+shared = next((p for p in (os.path.join(d, soname) for d in places) if os.path.isfile(p)), "")
 print(json.dumps([os.path.realpath(sys._base_executable), sys.base_prefix,
     sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}), shared,
     MAGIC_NUMBER.hex()]))
@@ -103,7 +104,7 @@ BOOT = (
     "import marshal, os, sys\n"
     "fd, size = int(sys.argv[1]), int(sys.argv[2])\n"
     "data = b''\n"
-    "while len(data) < size: data += os.read(fd, size - len(data))\n"
+    "while len(data) < size: data += os.read(fd, size - len(data)) or sys.exit()\n"
     "exec(marshal.loads(data))"
 )
 """Reads `child.py` from the channel, so that no file of ours has to be seen inside."""
@@ -119,6 +120,7 @@ ENVIRONMENT = {
     "TZ": "UTC",
     "LD_LIBRARY_PATH": "/python/lib",
     "PYTHONHASHSEED": "0",  # equal programs grade equally
+    "MALLOC_ARENA_MAX": "2",  # or each thread takes 64 MB of address space
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MPLBACKEND": "Agg",
@@ -194,7 +196,8 @@ class Walls:
             *self._enter(),
             *(self.bwrap, "--unshare-user", "--unshare-all", "--disable-userns"),
             *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"),
-            *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+            # A reaper of bubblewrap's own would outlive it, for someone else to bury.
+            *("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL"),
             *("--seccomp", str(filter_fd), "--clearenv"),
             *(word for pair in ENVIRONMENT.items() for word in ("--setenv", *pair)),
             *self._mounts(),
@@ -205,7 +208,7 @@ class Walls:
         if self.stage < 0:
             return ()
         user = ("--setuid", str(NOBODY), "--setgid", str(NOBODY))
-        return ("nsenter", f"--mount=/proc/self/fd/{self.stage}", *user, "--")
+        return ("nsenter", f"--mount=/proc/{os.getpid()}/fd/{self.stage}", *user, "--")
 
     def _mounts(self) -> list[str]:
         words = []
