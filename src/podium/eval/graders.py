@@ -58,7 +58,7 @@ _STATEMENT = re.compile(
       | answer (?:\s++is|\s*+[:=]) | \#\#\#\# )
     (?P<wrap>(?:[\s*_`$"':({\[]|\\(?:text|textbf|mathrm|mathbf|boxed)\s*+\{|\\\()*+)
     (?:(?:option|choice|letter)\s++[*(]*+)?
-    (?P<letter>[a-z]) (?![a-z0-9'’_^]) (?=(?P<after>[^\n]{0,40}))
+    (?P<letter>[a-z]) (?![a-z0-9'’_^(|/]|\s*+=) (?=(?P<after>[^\n]{0,40}))
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -176,8 +176,9 @@ _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _DROPPED = re.compile(
     r"\\(?:left|right|displaystyle|circ|degree)(?![a-z])|\\[!,;: ()\[\]]|\{,\}(?=\D)|[$€£¥*`~]"
 )
-_UNIT = re.compile(r"[A-Za-zµμΩ°]+(?:\s*/\s*[A-Za-z]+)?(?:\^\{?[-]?[123]\}?)?|[²³°%]")
-_VARIABLE = re.compile(r"[eijknpqrtxyzπθ](?![A-Za-z])")
+_UNIT = re.compile(r"/?\s*[A-Za-zµμΩ°]+(?:\s*/\s*[A-Za-z]+)?(?:\^\{?[-]?[123]\}?)?|[²³°%]")
+_VARIABLE = re.compile(r"/?\s*[eijknpqrtxyzπθ](?![A-Za-z])")
+_HOUR = re.compile(r"(?<!\d)(\d{1,2}):00(?!:?\d)")
 NUMBER_CHARS = 400
 
 
@@ -210,7 +211,7 @@ def _compare(text: str, target: object, same: Callable[[Fraction, Fraction], boo
 def read_number(stated: str) -> Fraction | None:
     """The one number in it, whatever its unit; None where there are several, or mathematics."""
     stated = _DROPPED.sub("", _TEXT.sub(r" \1 ", stated[:NUMBER_CHARS].replace("−", "-")))
-    stated = stated.replace("{,}", ",").replace("\\%", "%")
+    stated = _HOUR.sub(r"\1", stated.replace("{,}", ",").replace("\\%", "%"))
     left, _, right = stated.rpartition("=")
     found = list(_NUMBER.finditer(right))
     if len(found) != 1 or "," in left:
