@@ -78,4 +78,4 @@ async def served(config: Config, upstream: Upstream) -> AsyncIterator[Served]:
         server.should_exit = True
         await task
         listener.close()
-        await podium.close()
+        await desk.close()

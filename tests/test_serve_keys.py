@@ -45,41 +45,54 @@ async def test_a_revoked_key_opens_nothing(keys):
 async def test_parallel_runs_cannot_pass_a_budget_together(keys):
     await keys.new(Key("k1", "alice", daily=1.0))
     key = await keys.named("alice")
-    held = await asyncio.gather(*(keys.hold(key, 0.3) for _ in range(8)), return_exceptions=True)
-    given = [hold for hold in held if not isinstance(hold, Exception)]
-    assert sum(hold.usd for hold in given) <= 1.0 and len(given) >= 3
-    assert all(isinstance(h, Refusal) for h in held if isinstance(h, Exception))
-    for hold in given:
-        await keys.settle(hold, 0.1)
+    taken = await asyncio.gather(*(keys.take(key, 0.3) for _ in range(8)), return_exceptions=True)
+    given = [usd for usd in taken if not isinstance(usd, Exception)]
+    assert sum(given) <= 1.0 and len(given) == 4  # three in full, and one with the rest
+    assert all(isinstance(refused, Refusal) for refused in taken if refused not in given)
+    for usd in given:
+        keys.give_back(key, usd, 0.05)
+    await keys.book_all()
     fresh = await keys.named("alice")
-    assert fresh.today == pytest.approx(0.1 * len(given)) and fresh.held == pytest.approx(0.0)
+    assert fresh.today == pytest.approx(0.2) and fresh.held == pytest.approx(0.0)
 
 
 async def test_a_run_is_given_what_is_left_and_then_nothing(keys):
     await keys.new(Key("k1", "alice", daily=1.0, monthly=5.0))
     key = await keys.named("alice")
-    first = await keys.hold(key, 0.9)
-    await keys.settle(first, 0.9)
-    second = await keys.hold(key, 0.5)
-    assert second.usd == pytest.approx(0.1)
+    keys.give_back(key, await keys.take(key, 0.9), 0.9)
+    assert await keys.take(key, 0.5) == pytest.approx(0.1)
     with pytest.raises(Refusal) as busy:
-        await keys.hold(key, 0.5)
+        await keys.take(key, 0.5)
     assert busy.value.status == 429
-    await keys.settle(second, 0.1)
+    keys.give_back(key, 0.1, 0.1)
+    await keys.book_all()
     with pytest.raises(Refusal) as empty:
-        await keys.hold(key, 0.5)
+        await keys.take(key, 0.5)
     assert empty.value.status == 402
+
+
+async def test_what_a_server_holds_and_does_not_use_goes_back(keys):
+    await keys.new(Key("k1", "alice", daily=100.0))
+    key = await keys.named("alice")
+    usd = await keys.take(key, 0.5)
+    assert (await keys.named("alice")).held > usd
+    keys.give_back(key, usd, 0.2)
+    await keys.book_all()
+    fresh = await keys.named("alice")
+    assert (fresh.today, fresh.held) == (pytest.approx(0.2), pytest.approx(0.0))
 
 
 async def test_a_day_passes_and_the_month_remembers(keys, monkeypatch):
     await keys.new(Key("k1", "alice", daily=1.0, monthly=1.5))
     key = await keys.named("alice")
-    await keys.settle(await keys.hold(key, 1.0), 1.0)
+    keys.give_back(key, await keys.take(key, 1.0), 1.0)
+    await keys.book_all()
     at, _, month = keys_module._now()
     monkeypatch.setattr(keys_module, "_now", lambda: (at, "2999-01-01", month))
-    hold = await keys.hold(key, 1.0)
-    assert hold.usd == pytest.approx(0.5)
-    await keys.settle(hold, 0.5)
+    usd = await keys.take(key, 1.0)
+    assert usd == pytest.approx(0.5)
+    keys.give_back(key, usd, 0.5)
+    await keys.book_all()
     fresh = await keys.named("alice")
     assert (fresh.today, fresh.this_month) == (pytest.approx(0.5), pytest.approx(1.5))
 
@@ -87,14 +100,22 @@ async def test_a_day_passes_and_the_month_remembers(keys, monkeypatch):
 async def test_the_holds_of_a_dead_server_are_booked_in_full(keys, monkeypatch):
     await keys.new(Key("k1", "alice", daily=1.0))
     key = await keys.named("alice")
-    lost = await keys.hold(key, 0.4)
+    usd = await keys.take(key, 0.6)
     assert await keys.sweep() == 0
     monkeypatch.setattr(keys_module, "HOLD_SECONDS", -1.0)
     await keys.renew()
     assert await keys.sweep() == 1
-    await keys.settle(lost, 0.1)  # it was not dead after all, and is not booked twice
+    keys.give_back(key, usd, 0.1)  # it was not dead after all, and is not booked twice
+    await keys.book_all()
     fresh = await keys.named("alice")
-    assert fresh.today == pytest.approx(0.4) and fresh.held == pytest.approx(0.0)
+    assert fresh.today == pytest.approx(0.6) and fresh.held == pytest.approx(0.0)
+
+
+async def test_a_key_without_a_budget_is_counted_all_the_same(keys):
+    await keys.new(Key("k1", "alice"))
+    keys.give_back(await keys.named("alice"), 0.0, 0.25)
+    await keys.book_all()
+    assert (await keys.named("alice")).this_month == pytest.approx(0.25)
 
 
 async def test_once_there_is_a_key_nobody_is_let_in_without_one(serve):
@@ -147,6 +168,7 @@ async def test_what_is_spent_is_booked_on_the_key(serve):
     secret = await server.desk.keys.new(Key("k1", "alice", daily=1.0))
     async with client(server, secret) as openai:
         await openai.chat.completions.create(model="a", messages=ASK)
+    await server.desk.keys.book_all()
     key = await server.desk.keys.named("alice")
     assert key.today == pytest.approx(0.002) and key.held == pytest.approx(0.0)
 
@@ -165,6 +187,7 @@ async def test_a_budget_holds_against_many_requests_at_once(serve):
 
     async with client(server, secret) as openai:
         codes = await asyncio.gather(*(one(openai) for _ in range(60)))
+    await server.desk.keys.book_all()
     key = await server.desk.keys.named("alice")
     paid = len(server.upstream.requests) * (50 * 1.0 + 100 * 2.0) / 1e6
     assert key.today == pytest.approx(paid) and key.today <= budget

@@ -17,6 +17,7 @@ from typing import Protocol
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,6 +26,7 @@ from podium.errors import PodiumError
 from podium.serve import chat, messages, responses
 from podium.serve.desk import Desk, Job
 from podium.serve.exchange import (
+    Application,
     Gone,
     Headers,
     Outlet,
@@ -69,12 +71,9 @@ MESSAGES = Api("messages", messages.read, messages.body, messages.Voice, message
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
 
-def build(desk: Desk, lifespan: Lifespan | None = None) -> Starlette:
+def build(desk: Desk, lifespan: Lifespan | None = None) -> Application:
     house = House(desk)
-    api = [
-        Route("/v1/chat/completions", Endpoint(desk, CHAT), methods=["POST"]),
-        Route("/v1/responses", Endpoint(desk, RESPONSES), methods=["POST"]),
-        Route("/v1/messages", Endpoint(desk, MESSAGES), methods=["POST"]),
+    routes = [
         Route("/v1/messages/count_tokens", house.count_tokens, methods=["POST"]),
         Route("/v1/models", house.models),
         Route("/v1/models/{name:path}", house.model),
@@ -85,8 +84,22 @@ def build(desk: Desk, lifespan: Lifespan | None = None) -> Starlette:
         Route("/readyz", house.ready),
         Route("/openapi.json", house.openapi),
     ]
+    posts = {
+        "/v1/chat/completions": Endpoint(desk, CHAT),
+        "/v1/responses": Endpoint(desk, RESPONSES),
+        "/v1/messages": Endpoint(desk, MESSAGES),
+    }
+    routes += [Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()]
     handlers = {HTTPException: _http_error, PodiumError: _refused, 500: _bug}
-    return Starlette(routes=api, exception_handlers=handlers, lifespan=lifespan)
+    rest = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        """The three that are asked thousands of times a second are found without a search."""
+        posted = scope["type"] == "http" and scope["method"] == "POST"
+        found = posts.get(scope["path"]) if posted else None
+        await (found or rest)(scope, receive, send)
+
+    return ServerErrorMiddleware(dispatch, handler=_bug)
 
 
 async def admit(desk: Desk, headers: Headers) -> Key:

@@ -97,11 +97,17 @@ class Desk:
         old, users = self.podium, set(self.running)
         podium.ledger.calls = old.ledger.calls
         podium.ledger.tokens, podium.ledger.dollars = old.ledger.tokens, old.ledger.dollars
-        self.podium, self.keys = podium, Keys(podium.store, self.keys.node)
+        keys, self.podium = self.keys, podium
+        self.keys = Keys(podium.store, keys.node)
         while users & self.running:
             self._left.clear()
             await self._left.wait()
+        await keys.book_all()
         return old
+
+    async def close(self) -> None:
+        await self.keys.book_all()
+        await self.podium.close()
 
     def models(self, key: Key) -> list[str]:
         """The names that a key may ask for."""
@@ -134,10 +140,10 @@ class Desk:
         Raises:
             Refusal: it has no answer, or no money.
         """
-        keys, hold, limits = self.keys, None, job.limits
+        keys, limits, promised = self.keys, job.limits, 0.0
         if job.key.limited:
-            hold = await keys.hold(job.key, _worst(job))
-            limits = replace(limits, dollars=hold.usd)
+            promised = await keys.take(job.key, _worst(job))
+            limits = replace(limits, dollars=promised)
         billed = Billed(job.strategy)
         try:
             run = await job.podium.ask(
@@ -154,10 +160,8 @@ class Desk:
         finally:
             spent = billed.ledger.dollars
             self.metrics.add("cost_dollars_total", spent, model=job.asked.model)
-            if hold is not None:
-                await asyncio.shield(keys.settle(hold, spent))
-            elif job.key.id:
-                await asyncio.shield(keys.book(job.key, spent))
+            if job.key.id:
+                keys.give_back(job.key, promised, spent)
         self._count(job, run)
         if session := talk.session_of(run):
             await talk.keep(job.podium.store, run.id, job.key.id, session)

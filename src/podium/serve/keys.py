@@ -1,19 +1,21 @@
 """Keys: who may ask, for what, and how much they may spend.
 
 A key is a long random word of which only a hash is stored. Its budgets are kept by holds: before
-a run begins, what it may spend at most is set aside in one transaction of the store that all
-servers share, and after it the hold is exchanged for what was really spent. Runs that begin at
-the same moment can't pass a budget together, on one server or on many. A server that dies leaves
-its holds behind; they run out, and are booked in full.
+anything is spent it is set aside in one transaction of the store that all servers share, and
+afterwards the hold is exchanged for what was really spent. Runs that begin at the same moment
+can't pass a budget together, on one server or on many. A server holds a little more than one run
+needs (its purse), so that not every request has to wait for the store, and gives back what it
+does not use. A server that dies leaves its holds behind; they run out, and are booked in full.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +27,10 @@ PREFIX = "pk-"
 HOLD_SECONDS = 30.0
 """How long a hold lives unless its server renews it."""
 RENEW_SECONDS = 8.0
+BOOK_SECONDS = 0.2
+"""After which what was spent out of a purse is booked, and what is not needed given back."""
+AHEAD = 32
+"""How many runs a purse is filled for where the budget allows."""
 USED_UP = "the budget of this key is used up"
 
 
@@ -63,11 +69,24 @@ NOBODY = Key("", "")
 """Who asks where no key has been made: somebody on this very machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    id: str
+@dataclass(slots=True)
+class Purse:
+    """What one server holds of one key's budget."""
+
     key: Key
-    usd: float
+    id: str = ""
+    held: float = 0.0
+    """Dollars set aside in the store."""
+    promised: float = 0.0
+    """Of these: what runs under way may still spend."""
+    spent: float = 0.0
+    """Of these: what runs have spent, and is not booked yet."""
+    filling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    booking: asyncio.TimerHandle | None = None
+
+    @property
+    def free(self) -> float:
+        return self.held - self.promised - self.spent
 
 
 def digest(secret: str) -> str:
@@ -86,6 +105,8 @@ class Keys:
         self._store = store
         self.node = node or secrets.token_hex(8)
         self._exist = False
+        self._purses: dict[str, Purse] = {}
+        self._bookings: set[asyncio.Task[None]] = set()
 
     async def new(self, key: Key) -> str:
         """Make a key; its secret is returned once and never stored."""
@@ -140,36 +161,86 @@ class Keys:
 
     # ── budgets ──
 
-    async def hold(self, key: Key, usd: float) -> Hold:
-        """Set aside what a run may spend, or what is left if that is less.
+    async def take(self, key: Key, usd: float) -> float:
+        """Promise a run what it may spend, or what is left if that is less.
 
         Raises:
             Refusal: nothing is left.
         """
-        if usd <= 0:
-            return Hold("", key, 0.0)  # nothing but what is free
-        while usd > 0:
-            hold = Hold(secrets.token_hex(12), key, usd)
-            if await self._store.change(*_held(hold, self.node)):
-                return hold
-            rows = await self._store.fetch(f"SELECT {_COLUMNS} FROM keys WHERE id = ?", key.id)
-            fresh = _key(rows[0])
-            usd = min(usd, fresh.left)
-            if fresh.held > 0 and usd <= 0:
-                busy = "the rest of this key's budget is reserved by runs under way: try again"
-                raise Refusal(busy, 429, code="budget_reserved")
+        purse = self._purses.setdefault(key.id, Purse(key))
+        purse.key = key
+        if usd > 0 and purse.free < usd:
+            async with purse.filling:
+                usd = await self._fill(purse, usd)
+        purse.promised += usd
+        return usd
+
+    def give_back(self, key: Key, promised: float, spent: float) -> None:
+        """A run has ended: keep what it spent, and free the rest of what it was promised."""
+        purse = self._purses.setdefault(key.id, Purse(key))
+        purse.promised -= promised
+        purse.spent += spent
+        if purse.booking is None:
+            loop = asyncio.get_running_loop()
+            purse.booking = loop.call_later(BOOK_SECONDS, self._book_soon, purse)
+
+    async def _fill(self, purse: Purse, usd: float) -> float:
+        """Hold more of the budget: for many runs, for this one, or the last of it."""
+        for wanted in (AHEAD * usd, usd):
+            if purse.free >= usd:  # another run has filled it meanwhile
+                return usd
+            if await self._hold(purse, wanted - max(0.0, purse.free)):
+                return usd
+        fresh = await self._fresh(purse.key)
+        if fresh.left > 0:
+            await self._hold(purse, fresh.left)
+        if (rest := min(usd, purse.free)) > 0:
+            return rest
+        if purse.promised > 0 or fresh.held > purse.held:
+            busy = "the rest of this key's budget is reserved by runs under way: try again"
+            raise Refusal(busy, 429, code="budget_reserved")
         raise Refusal(USED_UP, 402, code="insufficient_quota")
 
-    async def settle(self, hold: Hold, usd: float) -> None:
-        """Exchange a hold for what was spent."""
-        if not hold.id:
-            return
-        await self._store.change(*_settled(hold.id, hold.key.id, hold.usd, usd))
+    async def _hold(self, purse: Purse, usd: float) -> bool:
+        id = purse.id or secrets.token_hex(12)
+        granted = await self._store.change(*_held(id, purse.key.id, self.node, usd))
+        if granted:
+            purse.id, purse.held = id, purse.held + usd
+        return bool(granted)
 
-    async def book(self, key: Key, usd: float) -> None:
-        """Count what a key without a budget has spent."""
-        if key.id and usd:
-            await self._store.change((_SPEND + " WHERE id = ?", (*_spend(0.0, usd), key.id)))
+    async def _fresh(self, key: Key) -> Key:
+        rows = await self._store.fetch(f"SELECT {_COLUMNS} FROM keys WHERE id = ?", key.id)
+        return _key(rows[0])
+
+    def _book_soon(self, purse: Purse) -> None:
+        purse.booking = None
+        task = asyncio.get_running_loop().create_task(self._book(purse))
+        self._bookings.add(task)
+        task.add_done_callback(self._bookings.discard)
+
+    async def _book(self, purse: Purse) -> None:
+        """Exchange what is no longer needed of a hold for what was spent out of it."""
+        async with purse.filling:
+            spent, held, keep = purse.spent, purse.held, purse.promised
+            purse.spent = 0.0
+            if not purse.id:
+                if spent:
+                    row = (*_spend(0.0, spent), purse.key.id)
+                    await self._store.change((f"{_SPEND} WHERE id = ?", row))
+            elif held > keep:
+                settled = _settled(purse.id, purse.key.id, held, spent, keep)
+                alive = await self._store.change(*settled)
+                # A hold that ran out was booked in full: nothing of it is ours any more.
+                purse.held = keep if alive else 0.0
+                purse.id = purse.id if purse.held > 0 else ""
+
+    async def book_all(self) -> None:
+        """Leave nothing behind that is not booked."""
+        for purse in self._purses.values():
+            if purse.booking is not None:
+                purse.booking.cancel()
+                purse.booking = None
+            await self._book(purse)
 
     async def renew(self) -> None:
         row = (time.time() + HOLD_SECONDS, self.node)
@@ -180,7 +251,7 @@ class Keys:
         sql = "SELECT id, owner, usd FROM holds WHERE until < ?"
         lost = await self._store.fetch(sql, time.time())
         for id, owner, usd in lost:
-            await self._store.change(*_settled(id, owner, usd, usd))
+            await self._store.change(*_settled(id, owner, usd, usd, 0.0))
         return len(lost)
 
 
@@ -232,30 +303,33 @@ _SPEND = """
 """
 
 
-def _held(hold: Hold, node: str) -> tuple[Statement, Statement]:
+def _held(id: str, owner: str, node: str, usd: float) -> tuple[Statement, Statement]:
     """The second statement finds its key only if the first one has granted this very hold."""
     now, day, month = _now()
-    id, usd, owner = hold.id, hold.usd, hold.key.id
+    turn = f"{id} {now}"
     take = f"UPDATE keys SET held = held + ?, last_hold = ? WHERE id = ? AND {_FITS}"
     note = """
         INSERT INTO holds (id, owner, node, usd, until)
-        SELECT last_hold, id, CAST(? AS TEXT), CAST(? AS DOUBLE PRECISION),
+        SELECT CAST(? AS TEXT), id, CAST(? AS TEXT), CAST(? AS DOUBLE PRECISION),
             CAST(? AS DOUBLE PRECISION)
         FROM keys WHERE id = ? AND last_hold = ?
+        ON CONFLICT (id) DO UPDATE SET usd = holds.usd + EXCLUDED.usd, until = EXCLUDED.until
     """
     return (
-        (take, (usd, id, owner, day, usd, month, usd)),
-        (note, (node, usd, now + HOLD_SECONDS, owner, id)),
+        (take, (usd, turn, owner, day, usd, month, usd)),
+        (note, (id, node, usd, now + HOLD_SECONDS, owner, turn)),
     )
 
 
-def _settled(id: str, owner: str, held: float, usd: float) -> tuple[Statement, Statement]:
+def _settled(
+    id: str, owner: str, held: float, usd: float, keep: float
+) -> tuple[Statement, Statement]:
     """A hold that was swept meanwhile is booked already, and is not booked twice."""
     still = " WHERE id = ? AND EXISTS (SELECT 1 FROM holds WHERE holds.id = ?)"
-    return (
-        (_SPEND + still, (*_spend(held, usd), owner, id)),
-        ("DELETE FROM holds WHERE id = ?", (id,)),
-    )
+    end: Statement = ("DELETE FROM holds WHERE id = ?", (id,))
+    if keep > 0:
+        end = ("UPDATE holds SET usd = ? WHERE id = ?", (keep, id))
+    return (_SPEND + still, (*_spend(held - keep, usd), owner, id)), end
 
 
 def _spend(held: float, usd: float) -> tuple[object, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
+from itertools import accumulate
 
 PREFIX = "podium_"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -22,27 +24,38 @@ Labels = tuple[tuple[str, str], ...]
 class Metrics:
     def __init__(self) -> None:
         self._values: dict[tuple[str, Labels], float] = defaultdict(float)
+        self._counts: dict[tuple[str, Labels], list[int]] = {}
+        """Of a histogram: how many fell between each bound and the one before it."""
 
     def add(self, name: str, value: float = 1.0, **labels: str) -> None:
         self._values[name, tuple(labels.items())] += value
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         given = tuple(labels.items())
-        for bound in BUCKETS:
-            if value <= bound:
-                self._values[f"{name}_bucket", (*given, ("le", f"{bound:g}"))] += 1
-        self._values[f"{name}_bucket", (*given, ("le", "+Inf"))] += 1
+        counts = self._counts.setdefault((name, given), [0] * (len(BUCKETS) + 1))
+        counts[bisect_left(BUCKETS, value)] += 1
         self._values[f"{name}_sum", given] += value
-        self._values[f"{name}_count", given] += 1
 
     def text(self) -> str:
         lines: list[str] = []
         for name, (kind, about) in KNOWN.items():
             lines += [f"# HELP {PREFIX}{name} {about}", f"# TYPE {PREFIX}{name} {kind}"]
-            suffixes = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
-            names = {name + suffix for suffix in suffixes}
-            lines += [_line(*key, value) for key, value in self._values.items() if key[0] in names]
+            found = self._values.items()
+            lines += [_line(*k, v) for k, v in found if k[0] in (name, f"{name}_sum")]
+            for key, counts in self._counts.items():
+                if key[0] == name:
+                    lines += _buckets(*key, counts)
         return "\n".join([*lines, ""])
+
+
+def _buckets(name: str, labels: Labels, counts: list[int]) -> list[str]:
+    bounds = [*(f"{bound:g}" for bound in BUCKETS), "+Inf"]
+    upto = list(accumulate(counts))
+    lines = [
+        _line(f"{name}_bucket", (*labels, ("le", bound)), count)
+        for bound, count in zip(bounds, upto, strict=True)
+    ]
+    return [*lines, _line(f"{name}_count", labels, upto[-1])]
 
 
 def _line(name: str, labels: Labels, value: float) -> str:

@@ -7,6 +7,7 @@ SIGTERM stops taking connections and lets the runs under way finish.
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import multiprocessing
@@ -22,7 +23,7 @@ from importlib import import_module
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import orjson
 import uvicorn
@@ -36,7 +37,7 @@ from podium.errors import ConfigError, PodiumError
 from podium.serve import talk
 from podium.serve.app import build
 from podium.serve.desk import Desk
-from podium.serve.exchange import Receive, Scope, Send, reply_json
+from podium.serve.exchange import Application, Receive, Scope, Send, reply_json
 from podium.serve.keys import RENEW_SECONDS, Keys
 from podium.store import open_store
 from podium.workshop import embedded
@@ -116,6 +117,7 @@ def _one(options: Options, listener: socket.socket) -> None:
     config = uvicorn.Config(
         bounded(build(keeper.desk, keeper.lifespan)),
         http=Guarded,
+        proxy_headers=False,
         ws="none",
         lifespan="on",
         access_log=False,
@@ -124,6 +126,8 @@ def _one(options: Options, listener: socket.socket) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(options.grace),
     )
+    gc.collect()
+    gc.freeze()  # what is there now stays: no need to look at it again and again
     uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -145,7 +149,7 @@ class Keeper:
             self.desk.ready = False
             chores.cancel()
             await asyncio.wait([chores])
-            await self.desk.podium.close()
+            await self.desk.close()
 
     async def _chores(self) -> None:
         while True:
@@ -169,12 +173,12 @@ class Keeper:
         await old.close()
 
 
-def bounded(app: Starlette) -> Any:
+def bounded(app: Application) -> Application:
     """The app, behind a bound on headers."""
 
     async def bounds(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            size = sum(len(name) + len(value) for name, value in scope["headers"])
+            size = sum([len(name) + len(value) for name, value in scope["headers"]])
             if size > MAX_HEAD:
                 said = {"error": {"message": f"the headers are over {MAX_HEAD} bytes"}}
                 await reply_json(send, 431, said, [(b"connection", b"close")])
