@@ -8,15 +8,15 @@ so teaches nothing. Each worker is therefore asked every question of the trainin
 from __future__ import annotations
 
 import asyncio
-import gzip
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from podium.errors import ConfigError, PodiumError
-from podium.eval.graders import Grader, choice
+from podium.eval import world
+from podium.eval.tasks.grading import grade
+from podium.eval.tasks.task import Item
 from podium.ledger import Ledger
 from podium.train.recipe import Data, PoolSection, Recipe
 from podium.types import Message, Question, Request, Usage
@@ -32,72 +32,76 @@ Split = Literal["train", "dev", "test"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question whose answer is known."""
+    """A question whose answer can be graded, by the grader that evaluation uses."""
 
-    id: str
-    question: Question
-    target: str
-    split: Split
-    grade: Grader
+    item: Item
 
-    def score(self, answer: str) -> float | None:
-        return self.grade(answer, self.target).value
+    @property
+    def id(self) -> str:
+        return self.item.id
+
+    @property
+    def question(self) -> Question:
+        return Question(self.item.question)
+
+    async def score(self, answer: str) -> float | None:
+        return (await grade(self.item, answer)).value
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Problems and the pool that is asked them."""
+    """Problems by split, and the pool that is asked them."""
 
-    problems: tuple[Problem, ...]
+    splits: Mapping[Split, Sequence[Problem]]
     pool: Pool
 
     def of(self, split: Split) -> list[Problem]:
-        return [p for p in self.problems if p.split == split]
+        return list(self.splits[split])
 
 
 def load(data: Data, pool: PoolSection) -> Source:
-    source = _world(Path(data.world).expanduser())
-    members = [m for m in source.pool.members if not pool.only or m.name in pool.only]
+    """Read the problems and put the pool together.
+
+    Raises:
+        ConfigError: there are none, or `only` names a worker that does not exist.
+    """
+    recorded = world.World.load(Path(data.world).expanduser())
+    members = [_replayed(name, recorded) for name in recorded.workers]
+    unknown = set(pool.only) - {m.name for m in members}
+    if unknown:
+        raise ConfigError(f"`pool.only` names {min(unknown)!r}, which is not in {data.world}")
+    kept = [m for m in members if not pool.only or m.name in pool.only]
     if "vote" in pool.programs:
-        members.append(Member(VoteWorker(), "counts the answers it may read", FREE, program=True))
-    for problem in source.problems:
-        if problem.score(problem.target) != 1.0:
-            raise ConfigError(
-                f"the gold answer {problem.target!r} of {problem.id} fails its own grader"
-            )
-    return Source(source.problems, Pool(tuple(members)))
+        kept.append(Member(VoteWorker(), "counts the answers it may read", FREE, program=True))
+    splits: dict[Split, Sequence[Problem]] = {
+        "train": [*map(Problem, recorded.split("train"))],
+        "dev": [*map(Problem, recorded.split("dev"))],
+        "test": [*map(Problem, recorded.split("test"))],
+    }
+    return Source(splits, Pool(tuple(kept)))
 
 
-def _world(directory: Path) -> Source:
-    rows = list(_rows(directory / "questions.jsonl.gz"))
-    texts = {row["id"]: _text(row) for row in rows}
-    problems = tuple(
-        Problem(r["id"], Question(texts[r["id"]]), r["answer"], r["split"], choice) for r in rows
-    )
-    replies: dict[str, dict[str, Reply]] = {}
-    for row in _rows(directory / "replies.jsonl.gz"):
-        used = Usage(row["tokens_in"], row["tokens_out"])
-        replies.setdefault(row["worker"], {})[texts[row["id"]]] = Reply(row["text"], used)
-    listed = json.loads((directory / "pool.json").read_text())
-    members = [_replayed(entry, replies[entry["name"]]) for entry in listed]
-    return Source(problems, Pool(tuple(members)))
+def _replayed(name: str, recorded: world.World) -> Member:
+    listed = recorded.workers[name]
+    price = Price(listed.input, listed.output, source="the recording")
+    replies = {
+        recorded.items[id].question: Reply(r.text, Usage(r.tokens_in, r.tokens_out))
+        for id, r in recorded.replies[name].items()
+    }
+    return Member(ReplayedWorker(name, replies, price), price=price)
 
 
-def _replayed(entry: Mapping[str, object], replies: Mapping[str, Reply]) -> Member:
-    price = Price(float(str(entry["usd_per_mtok_in"])), float(str(entry["usd_per_mtok_out"])))
-    return Member(ReplayedWorker(str(entry["name"]), replies, price), price=price)
+async def check_gold(problems: Sequence[Problem]) -> None:
+    """Grade every gold answer by its own grader, as far as it can be written down.
 
-
-def _rows(file: Path) -> Iterator[dict[str, object]]:
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
-
-
-def _text(row: Mapping[str, object]) -> str:
-    options = row.get("options") or []
-    lettered = [f"{chr(65 + i)}. {option}" for i, option in enumerate(options)]
-    return "\n".join([str(row["question"]), *lettered])
+    Raises:
+        ConfigError: one of them is not right.
+    """
+    for problem in problems:
+        target = problem.item.target
+        gold = target["letter"] if isinstance(target, dict) else target
+        if await problem.score(f"<answer>{gold}</answer>") != 1.0:
+            raise ConfigError(f"the gold answer {gold!r} of {problem.id} fails its own grader")
 
 
 async def measure(problems: Sequence[Problem], pool: Pool) -> list[list[float | None]]:
@@ -107,9 +111,10 @@ async def measure(problems: Sequence[Problem], pool: Pool) -> list[list[float | 
     async def one(problem: Problem, member: Member) -> float | None:
         request = Request((Message("user", problem.question.text),))
         try:
-            return problem.score((await member.worker.complete(request, Call(ledger))).text)
+            reply = await member.worker.complete(request, Call(ledger))
         except PodiumError:
             return None
+        return await problem.score(reply.text)
 
     workers = [m for m in pool.members if not m.program]
     return [
@@ -123,9 +128,9 @@ def contested(scores: Sequence[float | None]) -> bool:
 
 
 def expected(recipe: Recipe, source: Source) -> dict[str, float]:
-    """Calls and dollars of a whole training, as if every step were used and asked a worker."""
-    rollouts = recipe.grpo.steps * recipe.grpo.questions * recipe.grpo.drafts
-    calls = rollouts * recipe.limits.steps * recipe.limits.rounds
+    """Calls and dollars of a whole training, as if every step were used and asked the dearest."""
+    workflows = recipe.grpo.steps * recipe.grpo.questions * recipe.grpo.drafts
+    calls = workflows * recipe.limits.steps * recipe.limits.rounds
     prices = [m.price for m in source.pool.members if m.price is not None and not m.program]
     one = max((p.of(QUESTION_TOKENS, REPLY_TOKENS) for p in prices), default=0.0)
-    return {"workflows": rollouts, "calls_at_most": calls, "dollars_at_most": calls * one}
+    return {"workflows": workflows, "calls_at_most": calls, "dollars_at_most": calls * one}

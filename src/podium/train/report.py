@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,19 +57,12 @@ async def hold(strategy: Strategy, problems: Sequence[Problem], limits: Limits) 
     """Answer every problem and score it."""
     gate = asyncio.Semaphore(TOGETHER)
 
-    async def one(problem: Problem) -> Run:
+    async def one(problem: Problem) -> tuple[Run, float]:
         async with gate:
-            return await strategy.solve(problem.question, Terms(Ledger(limits)))
+            run = await strategy.solve(problem.question, Terms(Ledger(limits)))
+        return run, await problem.score(run.answer or "") or 0.0
 
-    runs = await asyncio.gather(*map(one, problems))
-    scores = [p.score(r.answer or "") or 0.0 for p, r in zip(problems, runs, strict=True)]
-    return Held(strategy.name, tuple(scores), tuple(r.cost for r in runs), tuple(runs))
-
-
-def paired(a: Sequence[float], b: Sequence[float]) -> float:
-    """McNemar's exact test, two-sided: how likely so uneven a split of the differences is."""
-    better = sum(x > y for x, y in zip(a, b, strict=True))
-    worse = sum(x < y for x, y in zip(a, b, strict=True))
-    n = better + worse
-    tail = sum(math.comb(n, k) for k in range(min(better, worse) + 1)) / 2**n
-    return min(1.0, 2 * tail)
+    done = await asyncio.gather(*map(one, problems))
+    runs = tuple(run for run, _ in done)
+    scores = tuple(score for _, score in done)
+    return Held(strategy.name, scores, tuple(r.cost for r in runs), runs)

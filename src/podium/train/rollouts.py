@@ -63,12 +63,12 @@ class Rehearsal:
             done = Round((draft,), failure=exc.as_failure())
         else:
             done = await conductor.perform((draft,), workflow, stage)
-        return self.judged(done, sketch.problem, sketch.pool)
+        return await self.judged(done, sketch.problem, sketch.pool)
 
-    def judged(self, done: Round, problem: Problem, pool: Pool) -> Outcome:
+    async def judged(self, done: Round, problem: Problem, pool: Pool) -> Outcome:
         done = _blamed(done, pool)
         answered = done.answer is not None and done.failure is None
-        score = problem.score(done.answer or "") if answered else None
+        score = await problem.score(done.answer or "") if answered else None
         return Outcome(done, score, reward(done, score, self.scale))
 
 

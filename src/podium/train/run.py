@@ -101,6 +101,7 @@ class _Run:
     def _chosen(self) -> list[Problem]:
         """The problems to learn from, in an order that the seed decides."""
         problems = self.source.of("train")
+        self.runner.run(data.check_gold(problems))
         if self.recipe.data.contested:
             scores = self._measured(problems)
             kept = [p for p, s in zip(problems, scores, strict=True) if data.contested(s)]
