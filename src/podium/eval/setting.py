@@ -1,0 +1,102 @@
+"""Where an evaluation takes place: the questions, and the pool that is asked them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from podium.app import Podium
+from podium.conductor import Strategy
+from podium.errors import ConfigError
+from podium.eval.baselines import with_vote
+from podium.eval.tasks import Item, Task
+from podium.eval.world import World
+from podium.ledger import Ledger
+from podium.types import Limits, Usage
+from podium.workers import Member, Pool, Price
+from podium.workers.recorded import ReplayedWorker, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    label: str
+    load: Callable[[str], Sequence[Item]]
+    """The questions of a split."""
+    pool: Pool
+    find: Callable[[str], Strategy]
+    """The configuration's strategies by name."""
+    limits: Limits
+    """Of one run."""
+    ledger: Ledger
+    """Of the whole."""
+    facts: Mapping[str, object]
+    """All that decides the results besides the questions and the strategies."""
+    replay: bool = False
+
+
+def asked(task: Task, podium: Podium, data: Path | None = None) -> Setting:
+    """A task, put to the workers of a configuration."""
+    pool, _ = with_vote(podium.pool)
+    config = podium.config.model_dump(mode="json", exclude={"store", "recording", "process"})
+    prices = {member.name: member.price for member in pool.members}
+    return Setting(
+        label=task.name,
+        load=lambda split: task.load(split, data),
+        pool=pool,
+        find=podium.strategy,
+        limits=podium.limits(),
+        ledger=podium.ledger,
+        facts={"config": config, "prices": prices, "source": task.source},
+    )
+
+
+def recorded(directory: Path) -> Setting:
+    """A recorded world, whose pool are the models that were recorded, and a count of votes."""
+    world = World.load(directory)
+    items = _told_apart(world.items)
+    prices = {n: Price(p.input, p.output, source="recording") for n, p in world.workers.items()}
+    members = [_replayed(name, price, world, items) for name, price in prices.items()]
+    pool, _ = with_vote(Pool(tuple(members)))
+    splits = {item.split for item in items.values()}
+
+    def load(split: str) -> Sequence[Item]:
+        if split not in splits:
+            have = ", ".join(sorted(splits))
+            raise ConfigError(f"world {world.name} has no split {split!r}; it has: {have}")
+        return [item for item in items.values() if item.split == split]
+
+    return Setting(
+        label=world.name,
+        load=load,
+        pool=pool,
+        find=_no_planner,
+        limits=Limits(),
+        ledger=Ledger(),
+        facts={"world": world.name, "prices": prices},
+        replay=True,
+    )
+
+
+def _no_planner(name: str) -> Strategy:
+    raise ConfigError(
+        "a recorded world has no planner of its own: name a trained one, conductor:CHECKPOINT"
+    )
+
+
+def _told_apart(items: Mapping[str, Item]) -> dict[str, Item]:
+    """Questions that read alike, each with its own replies: a space more for every twin."""
+    seen: dict[str, int] = {}
+    apart: dict[str, Item] = {}
+    for id, item in items.items():
+        twins = seen[item.question] = seen.get(item.question, -1) + 1
+        apart[id] = replace(item, question=item.question + " " * twins)
+    return apart
+
+
+def _replayed(name: str, price: Price, world: World, items: Mapping[str, Item]) -> Member:
+    replies = {
+        items[id].question: Reply(reply.text, Usage(reply.tokens_in, reply.tokens_out))
+        for id, reply in world.replies[name].items()
+    }
+    return Member(ReplayedWorker(name, replies, price), price=price)
