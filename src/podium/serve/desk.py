@@ -12,16 +12,20 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from podium.app import MAIN, SINGLE, Podium, single
-from podium.conductor import Strategy, Terms
+from podium.app import MAIN, SINGLE, Podium
+from podium.conductor import Strategy, Terms, begin, finish
 from podium.errors import ConfigError
 from podium.events import Emit, ignore
+from podium.executor import Stage, perform
 from podium.ledger import Ledger
+from podium.prompts import WHOLE
+from podium.records import KEPT
 from podium.serve import talk
 from podium.serve.keys import Key, Keys
 from podium.serve.metrics import Metrics
 from podium.serve.wire import Asked, Outcome, Refusal, outcome
-from podium.types import Limits, Message, Question, Rules, Run
+from podium.tracing import note, span
+from podium.types import Limits, Message, Question, Round, Rules, Run, Step, Workflow
 from podium.workers import Pool
 from podium.workers.dialects.wire import budget
 
@@ -56,6 +60,41 @@ class Job:
         return self.direct or self.limits.rounds == 1
 
 
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """One worker, asked the very conversation: a run of one step that nobody plans."""
+
+    name: str
+    pool: Pool
+    flow: Workflow
+
+    @staticmethod
+    def to(worker: str, pool: Pool) -> Direct:
+        flow = Workflow((Step(pool.names.index(worker), WHOLE),))
+        return Direct(SINGLE + worker, pool, flow)
+
+    async def solve(self, question: Question | str, terms: Terms | None = None) -> Run:
+        terms = terms or Terms()
+        # A single step leaves nothing that could be picked up half-way, so nothing is noted.
+        emit = _except_kept(terms.emit)
+        stage = Stage(
+            Question.of(question), self.pool, terms.ledger, emit, terms.pieces, rules=terms.rules
+        )
+        run = begin(self.name, stage)
+        with span("invoke_workflow", self.name) as current:
+            results = await perform(self.flow, stage)
+            (result,) = results
+            answer = None if result.failure else result.output
+            done = Round((), self.flow, results, answer, result.failure)
+            run = finish(replace(run, rounds=(done,), failure=result.failure), stage)
+            note(current, run, run.failure)
+        return run
+
+
+def _except_kept(emit: Emit) -> Emit:
+    return lambda event: None if isinstance(event, KEPT) else emit(event)
+
+
 @dataclass(slots=True)
 class Billed:
     """A strategy whose run can be asked what it has spent, however it ended."""
@@ -75,13 +114,19 @@ class Billed:
 
 class Desk:
     def __init__(self, podium: Podium, *, node: str = "") -> None:
-        self.podium = podium
-        self.keys = Keys(podium.store, node)
+        self._open(podium, node)
         self.metrics = Metrics()
         self.running: set[object] = set()
         """A token for each request under way."""
         self._left = asyncio.Event()
         self.ready = True
+
+    def _open(self, podium: Podium, node: str) -> None:
+        self.podium = podium
+        self.keys = Keys(podium.store, node)
+        strategies = (section.name for section in podium.config.strategy)
+        self._names = dict.fromkeys([MAIN, FAST, DEEP, *strategies, *podium.pool.names])
+        self._known: dict[str, tuple[Strategy, Limits]] = {}
 
     def enter(self) -> object:
         token = object()
@@ -97,8 +142,8 @@ class Desk:
         old, users = self.podium, set(self.running)
         podium.ledger.calls = old.ledger.calls
         podium.ledger.tokens, podium.ledger.dollars = old.ledger.tokens, old.ledger.dollars
-        keys, self.podium = self.keys, podium
-        self.keys = Keys(podium.store, keys.node)
+        keys = self.keys
+        self._open(podium, keys.node)
         while users & self.running:
             self._left.clear()
             await self._left.wait()
@@ -111,9 +156,7 @@ class Desk:
 
     def models(self, key: Key) -> list[str]:
         """The names that a key may ask for."""
-        config = self.podium.config
-        names = [MAIN, FAST, DEEP, *(s.name for s in config.strategy), *self.podium.pool.names]
-        return [n for n in dict.fromkeys(names) if _may(key, n)]
+        return [name for name in self._names if _may(key, name)]
 
     async def job(self, asked: Asked, key: Key) -> Job:
         """Understand a request.
@@ -181,21 +224,28 @@ class Desk:
             await asyncio.wait(tasks)
 
     def _strategy(self, name: str, key: Key) -> tuple[Strategy, Limits]:
-        podium = self.podium
+        """What a model's name means, which is worked out once."""
         plain = name.removeprefix(SINGLE)
-        if plain not in self.models(key):
-            if plain in self.models(replace(key, models=None)):
-                raise Refusal(f"this key may not use the model {plain!r}", 403, param="model")
+        if plain not in self._names:
             there = ", ".join(self.models(key))
             message = f"there is no model {plain[:200]!r} here: there are {there}"
             raise Refusal(message, 404, param="model", code="model_not_found")
+        if not _may(key, plain):
+            raise Refusal(f"this key may not use the model {plain!r}", 403, param="model")
+        if name not in self._known:
+            self._known[name] = self._made(name, plain)
+        return self._known[name]
+
+    def _made(self, name: str, plain: str) -> tuple[Strategy, Limits]:
+        podium = self.podium
         own = podium.limits(name)
         if name == FAST:
             return podium.strategy(MAIN), replace(own, steps=1, rounds=1)
         if name == DEEP:
             return podium.strategy(MAIN), replace(own, rounds=max(DEEP_ROUNDS, own.rounds))
-        configured = name == MAIN or any(s.name == name for s in podium.config.strategy)
-        return podium.strategy(name if configured else SINGLE + plain), own
+        if name == MAIN or any(s.name == name for s in podium.config.strategy):
+            return podium.strategy(name), own
+        return Direct.to(plain, podium.pool), own
 
     def _rules(self, asked: Asked, key: Key) -> Rules:
         wished = asked.wishes.rules
@@ -236,7 +286,7 @@ class Desk:
         question = talk.exactly(job.asked, session.resumed(waits.results, before))
         # Nobody stands in for it: the exchange is private, and signed by its provider.
         alone = Pool((replace(member, fallback=""),))
-        return replace(job, question=question, strategy=single(member.name, alone))
+        return replace(job, question=question, strategy=Direct.to(member.name, alone))
 
     def _count(self, job: Job, run: Run) -> None:
         model = job.asked.model

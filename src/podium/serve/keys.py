@@ -27,10 +27,14 @@ PREFIX = "pk-"
 HOLD_SECONDS = 30.0
 """How long a hold lives unless its server renews it."""
 RENEW_SECONDS = 8.0
+SEEN_SECONDS = 1.0
+"""How long a key is taken to be what it was: a revoked one is refused after this at the latest."""
 BOOK_SECONDS = 0.2
 """After which what was spent out of a purse is booked, and what is not needed given back."""
 AHEAD = 32
 """How many runs a purse is filled for where the budget allows."""
+CENT = 1e-9
+"""What sums of dollars may be off by."""
 USED_UP = "the budget of this key is used up"
 
 
@@ -105,6 +109,7 @@ class Keys:
         self._store = store
         self.node = node or secrets.token_hex(8)
         self._exist = False
+        self._seen: dict[str, tuple[Key, float]] = {}
         self._purses: dict[str, Purse] = {}
         self._bookings: set[asyncio.Task[None]] = set()
 
@@ -153,11 +158,18 @@ class Keys:
         return self._exist
 
     async def find(self, secret: str) -> Key | None:
-        rows = await self._store.fetch(
-            f"SELECT {_COLUMNS} FROM keys WHERE hash = ?", digest(secret)
-        )
+        """The key with this secret, as it was a second ago at the latest."""
+        hashed, now = digest(secret), time.monotonic()
+        known = self._seen.get(hashed)
+        if known is not None and now - known[1] < SEEN_SECONDS:
+            return known[0]
+        rows = await self._store.fetch(f"SELECT {_COLUMNS} FROM keys WHERE hash = ?", hashed)
         found = _key(rows[0]) if rows else None
-        return found if found is not None and not found.revoked else None
+        if found is None or found.revoked:
+            self._seen.pop(hashed, None)
+            return None
+        self._seen[hashed] = found, now
+        return found
 
     # ── budgets ──
 
@@ -196,7 +208,7 @@ class Keys:
             await self._hold(purse, fresh.left)
         if (rest := min(usd, purse.free)) > 0:
             return rest
-        if purse.promised > 0 or fresh.held > purse.held:
+        if purse.promised > 0 or fresh.held - purse.held > CENT:
             busy = "the rest of this key's budget is reserved by runs under way: try again"
             raise Refusal(busy, 429, code="budget_reserved")
         raise Refusal(USED_UP, 402, code="insufficient_quota")
