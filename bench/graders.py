@@ -48,7 +48,7 @@ async def main() -> None:
     if not options.data.is_dir():
         raise SystemExit(f"{options.data} is not there: name the data with --data")
     figures: dict[str, float] = {}
-    bounds = Bounds(seconds=60)
+    bounds = Bounds(seconds=120, memory=8 << 30, processes=256, disk=256 << 20)
     async with Sandbox.open(packages=[options.packages], bounds=bounds) as sandbox:
         for name in SETS:
             figures |= await grade_set(name, options.data / "sets", sandbox)

@@ -56,7 +56,7 @@ _STATEMENT = re.compile(
     r"""
     (?: (?P<tag><answer>) | (?P<box>\\boxed\s*+\{) | (?P<field>"answer"\s*+:)
       | answer (?:\s++is|\s*+[:=]) | \#\#\#\# )
-    (?P<wrap>(?:[\s*_`$"':({\[]|\\(?:text|textbf|mathrm|mathbf|boxed)\s*+\{|\\\()*+)
+    (?P<wrap>(?:[\s*_`$"':({\[]|\\(?:text|textbf|mathrm|mathbf|boxed)\s*+\{|\\\(){0,40}+)
     (?:(?:option|choice|letter)\s++[*(]*+)?
     (?P<letter>[a-z]) (?![a-z0-9'’_^(|/]|\s*+=) (?=(?P<after>[^\n]{0,40}))
     """,
@@ -102,7 +102,7 @@ def _letter(text: str) -> str | None:
     """The letter that the strongest kind of statement names: tag, box, field, prose."""
     found = [m for m in _STATEMENT.finditer(text) if _meant(m)]
     for kind in ("tag", "box", "field"):
-        named = [m for m in found if m[kind]]
+        named = [m for m in found if m[kind] or (kind == "box" and "\\boxed" in m["wrap"])]
         if named:
             return _name(named[-1])
     if found:
@@ -174,7 +174,7 @@ _NUMBER = re.compile(
 )
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _DROPPED = re.compile(
-    r"\\(?:left|right|displaystyle|circ|degree)(?![a-z])|\\[!,;: ()\[\]]|\{,\}(?=\D)|[$€£¥*`~]"
+    r"\\(?:left|right|displaystyle|circ|degree)(?![a-z])|\\[!,;: ()\[\]$]|\{,\}(?=\D)|[$€£¥*`~]"
 )
 _UNIT = re.compile(r"/?\s*[A-Za-zµμΩ°]+(?:\s*/\s*[A-Za-z]+)?(?:\^\{?[-]?[123]\}?)?|[²³°%]")
 _VARIABLE = re.compile(r"/?\s*[eijknpqrtxyzπθ](?![A-Za-z])")
@@ -210,7 +210,9 @@ def _compare(text: str, target: object, same: Callable[[Fraction, Fraction], boo
 
 def read_number(stated: str) -> Fraction | None:
     """The one number in it, whatever its unit; None where there are several, or mathematics."""
-    stated = _DROPPED.sub("", _TEXT.sub(r" \1 ", stated[:NUMBER_CHARS].replace("−", "-")))
+    if len(stated) > NUMBER_CHARS:
+        return None
+    stated = _DROPPED.sub("", _TEXT.sub(r" \1 ", stated.replace("−", "-")))
     stated = _HOUR.sub(r"\1", stated.replace("{,}", ",").replace("\\%", "%"))
     left, _, right = stated.rpartition("=")
     found = list(_NUMBER.finditer(right))

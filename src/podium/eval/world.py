@@ -57,7 +57,12 @@ class World:
 
     @staticmethod
     def load(directory: Path) -> World:
-        items = {item.id: item for item in map(_item, read_file(directory / QUESTIONS))}
+        items: dict[str, Item] = {}
+        for row in read_file(directory / QUESTIONS):
+            item = _item(row)
+            if item.id in items:
+                raise row.fault(f"{item.id!r} is there twice")
+            items[item.id] = item
         workers = {row.text("name"): _price(row) for row in read_file(directory / POOL)}
         replies: dict[str, dict[str, Reply]] = {name: {} for name in workers}
         for row in read_file(directory / REPLIES):
