@@ -27,7 +27,7 @@ import secrets
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -121,12 +121,18 @@ class _Plan:
         python = await Python.at(self.python)
         try:
             walls = await Walls.bubblewrap(self.bwrap, python, self.bounds, self.packages)
-            return walls, await Interpreter.start(walls)
+            return await self._behind(walls)
         except SandboxError:
             if not self.unsandboxed:
                 raise
-        walls = Walls((), python, self.bounds, self.packages)
-        return walls, await Interpreter.start(walls)
+        return await self._behind(Walls((), python, self.bounds, self.packages))
+
+    async def _behind(self, walls: Walls) -> tuple[Walls, Interpreter]:
+        with ExitStack() as undo:
+            undo.callback(walls.close)
+            first = await Interpreter.start(walls)
+            undo.pop_all()
+        return walls, first
 
 
 class Sandbox:

@@ -106,7 +106,7 @@ class Interpreter(asyncio.SubprocessProtocol):
         if not hello:
             await asyncio.wait([self._silent], timeout=LAST_WORDS_SECONDS)
             why = self.stderr.strip()[-500:] or "it said nothing"
-            raise SandboxError(f"the sandbox cannot start: {why}. {HINT}")
+            raise SandboxError(f"the sandbox cannot start: {why} ({HINT})")
         self.landlock = json.loads(hello)["landlock"]
 
     # -- what the process does
@@ -233,7 +233,7 @@ class Interpreter(asyncio.SubprocessProtocol):
 
 
 HINT = (
-    "Bubblewrap 0.8 or newer and user namespaces are needed: in a container, allow them to it; on "
+    "bubblewrap 0.8 or newer and user namespaces are needed: in a container, allow them to it; on "
     "Ubuntu, see kernel.apparmor_restrict_unprivileged_userns"
 )
 

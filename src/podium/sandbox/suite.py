@@ -168,12 +168,27 @@ def _falsehood(token: str) -> Callable[[unittest.TestCase, object], object]:
     return falsehood
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
+def _import_all(tree: ast.Module) -> list[str]:
+    """Import what the tests will import, and say what that was."""
+    names: list[str] = []
     for node in tree.body:
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
+            names.append(node.module)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    names = [name for name in names if name.partition(".")[0] != "solution"]
+    return [name for name in names if _imported(name)]
+
+
+def _imported(name: str) -> bool:
+    """Import a module; a name that is only something inside of one is none."""
+    package, _, last = name.rpartition(".")
+    parent = sys.modules.get(package)
+    if parent is not None and (hasattr(parent, last) or not hasattr(parent, "__path__")):
+        return name in sys.modules
+    importlib.import_module(name)
+    return True
 
 
 # -- watching the candidate
@@ -344,9 +359,7 @@ class _Tests:
     def __init__(self, job: Message) -> None:
         self.text = str(job["tests"])
         self.tree = ast.parse(self.text, TESTS)
-        names = [name for name in _imports(self.tree) if name != "solution"]
-        for name in names:
-            importlib.import_module(name)
+        names = _import_all(self.tree)
         _require(job["libraries"])
         self.watch = Watch(["builtins", "unittest", "unittest.case", *names])
         self.helpers: dict[str, object] = {_unguessable(): _genuine()}

@@ -158,6 +158,7 @@ class Walls:
             )
         names = ("bubblewrap", "seccomp")
         walls = Walls(names, python, bounds, packages, found, seccomp_filter())
+        _check(packages)
         if os.geteuid() != 0:
             return walls
         stage = await _stage([source for source, _ in walls.shown])
@@ -243,6 +244,16 @@ class Walls:
     @staticmethod
     def _package(index: int) -> str:
         return f"/packages/{index}"
+
+
+def _check(packages: Sequence[Path]) -> None:
+    for path in packages:
+        if not path.is_dir():
+            raise SandboxError(f"there is no directory of packages {path}")
+        if os.geteuid() == 0 and path.stat().st_mode & 0o005 != 0o005:
+            raise SandboxError(
+                f"code in the sandbox is nobody, who cannot read {path}: chmod -R o=rX {path}"
+            )
 
 
 STAGE = Path("/mnt")
