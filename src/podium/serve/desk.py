@@ -23,7 +23,7 @@ from podium.records import KEPT
 from podium.serve import talk
 from podium.serve.keys import Key, Keys
 from podium.serve.metrics import Metrics
-from podium.serve.wire import Asked, Outcome, Refusal, outcome
+from podium.serve.wire import PLAIN, Asked, Outcome, Refusal, outcome
 from podium.tracing import note, span
 from podium.types import Limits, Message, Question, Round, Rules, Run, Step, Workflow
 from podium.workers import Pool
@@ -144,11 +144,15 @@ class Desk:
         podium.ledger.tokens, podium.ledger.dollars = old.ledger.tokens, old.ledger.dollars
         keys = self.keys
         self._open(podium, keys.node)
-        while users & self.running:
-            self._left.clear()
-            await self._left.wait()
+        await self.idle(users)
         await keys.book_all()
         return old
+
+    async def idle(self, users: set[object] | None = None) -> None:
+        """Wait until these requests are done, or all of them."""
+        while self.running if users is None else users & self.running:
+            self._left.clear()
+            await self._left.wait()
 
     async def close(self) -> None:
         await self.keys.book_all()
@@ -166,16 +170,18 @@ class Desk:
         """
         if asked.previous:
             asked = replace(asked, talk=(*await self._before(asked, key), *asked.talk))
-        name = asked.wishes.strategy or asked.model
-        strategy, limits = self._strategy(name, key)
-        rules = self._rules(asked, key)
-        job = Job(self.podium, asked, key, strategy, talk.question(asked), limits, rules)
-        if job.direct:
-            job = replace(job, question=talk.exactly(asked, asked.talk))
-        limits = asked.wishes.limits.within(limits)
-        if asked.tools:
+        strategy, own = self._strategy(asked.wishes.strategy or asked.model, key)
+        limits = own if asked.wishes is PLAIN else asked.wishes.limits.within(own)
+        if asked.tools and limits.rounds > 1:
             limits = replace(limits, rounds=1)  # a tool call must go out before anybody looks again
-        return await self._resumed(replace(job, limits=limits))
+        rules = self._rules(asked, key)
+        if isinstance(strategy, Direct):
+            question = talk.exactly(asked, asked.talk)
+        else:
+            question = talk.question(asked)
+        job = Job(self.podium, asked, key, strategy, question, limits, rules)
+        waits = talk.waiting(asked.talk)
+        return job if waits is None else await self._resumed(job, waits)
 
     async def run(self, job: Job, emit: Emit = ignore, *, pieces: bool = False) -> Outcome:
         """Answer it, having set aside what it may cost; book what it did, however it ends.
@@ -273,11 +279,8 @@ class Desk:
         new = [asked_before] if asked_before.content or asked_before.images else []
         return (*run.question.earlier, *new, said)
 
-    async def _resumed(self, job: Job) -> Job:
+    async def _resumed(self, job: Job, waits: talk.Waiting) -> Job:
         """If a worker waits for what this request brings, it is the one who is asked."""
-        waits = talk.waiting(job.asked.talk)
-        if waits is None:
-            return job
         session = await talk.find(self.podium.store, waits.run, job.key.id)
         member = self.podium.pool.named(session.worker) if session else None
         if session is None or member is None or not job.rules.admit(member.name, member.region):
@@ -289,9 +292,9 @@ class Desk:
         return replace(job, question=question, strategy=Direct.to(member.name, alone))
 
     def _count(self, job: Job, run: Run) -> None:
-        model = job.asked.model
-        self.metrics.add("tokens_total", run.usage.input, model=model, direction="input")
-        self.metrics.add("tokens_total", run.usage.output, model=model, direction="output")
+        model, used = job.asked.model, run.usage
+        self.metrics.add("tokens_total", used.input, model=model, direction="input")
+        self.metrics.add("tokens_total", used.output, model=model, direction="output")
 
 
 def _worst(job: Job) -> float:

@@ -280,6 +280,8 @@ class JsonLines(logging.Formatter):
 
 
 def _set_up_logs() -> None:
+    # What no line of ours shows need not be found out for every line.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
