@@ -86,7 +86,7 @@ def total(numbers):
     "forges the pipe": """
 import os
 FORGED = [b'{"returned": 6}', b'{"failed": null}',
-          b'{"ran": ["solution.Tests.test_total"], "failed": {}}', b"OK", b"6"]
+          b'{"ran": ["solution.Tests.test_total"], "failed": {}}', b'{"broken": "no"}', b"6"]
 def total(numbers):
     for fd in range(256):
         for line in FORGED:
@@ -102,7 +102,8 @@ def total(numbers):
     import __main__
     seen += repr(vars(__main__))
     for nonce in set(re.findall("[0-9a-f]{32}", seen)):
-        for line in ('{"returned": 6}', '{"ran": ["solution.Tests.test_total"], "failed": {}}'):
+        for line in ('{"returned": 6}', '{"ran": ["solution.Tests.test_total"], "failed": {}}',
+                     '{"broken": "no"}'):
             for fd in range(3, 256):
                 try: os.write(fd, f"{nonce}{line}\\n".encode())
                 except OSError: pass

@@ -31,11 +31,20 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import TypeVar, cast
 
 from podium.errors import SandboxError
 from podium.sandbox.child import Message, Opaque, decode, encode
 from podium.sandbox.interpreter import LAST_WORDS_SECONDS, Interpreter, Outcome
+from podium.sandbox.results import (
+    NOTHING_RAN,
+    Execution,
+    Raised,
+    Reply,
+    Returned,
+    TestReport,
+    Verdict,
+)
 from podium.sandbox.walls import Bounds, Python, Walls
 
 __all__ = [
@@ -51,56 +60,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Execution(Generic[T_co]):
-    """What came of a piece of code. That it failed is a result, not an error of ours."""
-
-    outcome: Outcome
-    value: T_co
-    stdout: str = ""
-    stderr: str = ""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    value: object
-    """Plain data. What is none, such as an instance of a class, is an `Opaque`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    kind: str
-    message: str
-
-
-Reply = Returned | Raised
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    passed: bool
-    note: str = ""
-    """Why not: the end of a traceback."""
-
-
-@dataclass(frozen=True, slots=True)
-class TestReport:
-    __test__ = False  # pytest would take it for a test
-
-    ran: tuple[str, ...]
-    failed: Mapping[str, str]
-    """Why, by test; also what was skipped, or could not even be loaded."""
-
-    @property
-    def passed(self) -> bool:
-        return bool(self.ran) and not self.failed
-
-
-NOTHING_RAN = TestReport((), {"the suite": "it did not come to its end"})
 
 
 Conversation = Callable[[Interpreter], Awaitable[tuple[T, bool]]]
@@ -175,6 +134,10 @@ class Sandbox:
             bounds or Bounds(), tuple(packages), python, bwrap, allow_unsandboxed_execution
         )
         return Sandbox(plan, concurrency or os.cpu_count() or 1)
+
+    @property
+    def bounds(self) -> Bounds:
+        return self._plan.bounds
 
     async def __aenter__(self) -> Sandbox:
         await self.walls()
@@ -254,10 +217,12 @@ class Sandbox:
             judge = await self._take()
             try:
                 job: Message = {"kind": "judge", "setup": setup, "test": test, "name": name}
-                judge.begin(job, seconds or self._plan.bounds.seconds)
+                judge.begin(job, seconds or self.bounds.seconds)
                 verdict = await _relay(judge, candidate)
             finally:
                 await judge.end()
+            if judge.stopped is not None:
+                candidate.stop(judge.stopped)
             return verdict or Verdict(False, judge.stopped or ""), verdict is not None
 
         return await self._perform({"kind": "calls", "code": code, "name": name}, relay, seconds)
@@ -278,7 +243,7 @@ class Sandbox:
         Raises:
             SandboxError: the tests cannot be loaded, or one of the `libraries` is not there.
         """
-        allowed = seconds or self._plan.bounds.seconds
+        allowed = seconds or self.bounds.seconds
         job: Message = {
             "kind": "unittests",
             "code": code,
@@ -302,7 +267,7 @@ class Sandbox:
         async with self._slots:
             interpreter = await self._take()
             try:
-                interpreter.begin(job, seconds or self._plan.bounds.seconds)
+                interpreter.begin(job, seconds or self.bounds.seconds)
                 value, complete = await converse(interpreter)
                 status = 0 if complete else await interpreter.exit_status(LAST_WORDS_SECONDS)
                 spent = interpreter.seconds
@@ -325,15 +290,18 @@ class Sandbox:
     async def _take(self) -> Interpreter:
         """A fresh interpreter; others are started to take its place."""
         walls = await self._raised()
-        while len(self._warm) <= self._concurrency:
-            self._warm.append(asyncio.create_task(Interpreter.start(walls)))
-        start = self._warm.popleft()
-        try:
-            await asyncio.wait([start])
-        except asyncio.CancelledError:
-            self._warm.appendleft(start)
-            raise
-        return start.result()
+        while True:
+            while len(self._warm) <= self._concurrency:
+                self._warm.append(asyncio.create_task(Interpreter.start(walls)))
+            start = self._warm.popleft()
+            try:
+                await asyncio.wait([start])
+            except asyncio.CancelledError:
+                self._warm.appendleft(start)
+                raise
+            if start.result().alive:
+                return start.result()
+            await start.result().end()
 
 
 # -- conversations
@@ -367,7 +335,11 @@ async def _relay(judge: Interpreter, candidate: Interpreter) -> Verdict | None:
         reply = await candidate.receive()
         if reply is None:
             return None
-        judge.send(reply)
+        try:
+            judge.send(reply)
+        except ValueError:  # nested too deep to be a value of anyone's
+            candidate.stop("forged")
+            return None
     return None
 
 
@@ -380,16 +352,19 @@ def _verdict(message: Message, calls: int) -> Verdict:
 
 
 async def _report(interpreter: Interpreter) -> tuple[TestReport, bool]:
+    """First whether the tests can be run, which the code has no part in; then what they found."""
+    prepared = await interpreter.receive()
+    if prepared is not None and prepared["broken"] is not None:
+        raise SandboxError(f"the tests cannot be run: {prepared['broken']}")
     message = await interpreter.receive()
     if message is None:
         return NOTHING_RAN, False
-    if "broken" in message:
-        raise SandboxError(f"the tests cannot be run: {message['broken']}")
     ran, failed = message.get("ran"), message.get("failed")
     if not isinstance(ran, list) or not isinstance(failed, dict):
         interpreter.stop("forged")
         return NOTHING_RAN, False
-    return TestReport(tuple(ran), failed), True
+    whys = {test: str(why) for test, why in failed.items()}
+    return TestReport(tuple(map(str, ran)), whys), True
 
 
 def _confirmed(report: TestReport, sabotaged: TestReport, token: str) -> TestReport:

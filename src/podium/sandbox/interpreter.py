@@ -130,6 +130,10 @@ class Interpreter(asyncio.SubprocessProtocol):
             self._silent.set_result(None)
 
     @property
+    def alive(self) -> bool:
+        return not self._exited.done()
+
+    @property
     def stdout(self) -> str:
         return self._output[1].decode(errors="replace")
 

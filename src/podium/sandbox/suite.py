@@ -342,8 +342,9 @@ def run(job: Message, send: Send) -> None:
     """Run the tests of a job on its code and report what failed, once, at the end."""
     with Caught() as broken:
         tests = _Tests(job)
+    send({"broken": explain(broken.error)[-DETAIL:] if broken.error is not None else None})
     if broken.error is not None:
-        return send({"broken": explain(broken.error)[-DETAIL:]})
+        return
     find_tests = unittest.TestLoader().loadTestsFromModule
     result = _Result(tests.watch)
     with Caught() as caught:

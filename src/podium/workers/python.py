@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 from podium.errors import WorkerError
 from podium.sandbox import Execution, Sandbox
 from podium.sandbox.extract import extract_code
@@ -34,7 +36,7 @@ class PythonWorker:
 
     @property
     def fingerprint(self) -> str:
-        return "python"
+        return f"python {platform.python_version()} {self._sandbox.bounds}"
 
     async def complete(self, request: Request, call: Call) -> Completion:
         """Report what the code did.
