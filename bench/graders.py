@@ -83,8 +83,11 @@ def show(report: Report) -> None:
         ("spoilt passed", report.spoilt_passed),
         ("unscored", report.unscored),
     ):
-        for one in {f.id: f for f in failed}.values():
-            print(f"  {label}: {one.id}: {one.score.note or one.score.answer!r:.120}")
+        reasons: dict[str, set[str]] = defaultdict(set)
+        for one in failed:
+            reasons[" ".join((one.score.note or repr(one.score.answer)).split())].add(one.id)
+        for why, ids in sorted(reasons.items()):
+            print(f"  {label}: {why:.160} ({', '.join(sorted(ids))})")
 
 
 def compare(world: World, examples: int) -> dict[str, float]:

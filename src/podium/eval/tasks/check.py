@@ -27,18 +27,14 @@ class Failed:
 class Report:
     task: str
     items: int
+    passed: int
+    """Gold answers that pass."""
     without_gold: int
     """Items whose source publishes no right answer: contests do not."""
     gold_failed: tuple[Failed, ...]
     spoilt_passed: tuple[Failed, ...]
     unscored: tuple[Failed, ...]
     """The grader itself could not run: a hang, a missing library."""
-
-    @property
-    def passed(self) -> int:
-        unscored = {failed.id for failed in self.unscored}
-        failed = {failed.id for failed in self.gold_failed} | unscored
-        return self.items - self.without_gold - len(failed)
 
     @property
     def sound(self) -> bool:
@@ -59,6 +55,7 @@ async def check(task: Task, items: Sequence[Item], *, sandbox: Sandbox | None = 
     return Report(
         task=task.name,
         items=len(items),
+        passed=sum(f.score.value is not None and f.score.value >= 1 for f in right),
         without_gold=len(items) - len(with_gold),
         gold_failed=tuple(f for f in right if f.score.value is not None and f.score.value < 1),
         spoilt_passed=tuple(f for f in wrong if f.score.value is not None and f.score.value >= 1),
