@@ -1,9 +1,9 @@
 """Programs that try to get out of a sandbox, or to bring the machine down from within.
 
 Each prints ESCAPED if it believes it got through; whether it did is decided from outside, by
-`sandbox.py`. What stands in braces is filled in: a readable file that holds a secret, the secret,
-addresses that someone listens on, and the process id of a bystander. The numbers of system calls
-are those of x86-64.
+`sandbox.py`. What stands in braces is filled in: a readable file that holds a secret, a mark for
+what is left behind, addresses that someone listens on, and the process id of a bystander. The
+numbers of system calls are those of x86-64.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ATTACKS = {
                  (socket.AF_VSOCK, socket.SOCK_STREAM), (socket.AF_ALG, socket.SOCK_SEQPACKET))
         for family, kind in kinds:
             try:
-                socket.socket(family, kind).sendto(b"{token}", ("127.0.0.1", {udp}))
+                socket.socket(family, kind).sendto(b"{mark}", ("127.0.0.1", {udp}))
                 print("ESCAPED", family)
             except (OSError, TypeError) as error: print(error)
         """,
@@ -138,7 +138,7 @@ ATTACKS = {
         for place in ("/tmp", "/dev/shm", "/", "/usr/lib", "/python", "/dev", "."):
             for number in range(64):
                 try:
-                    with open(f"{place}/{token}-{number}", "wb", buffering=0) as out:
+                    with open(f"{place}/{mark}-{number}", "wb", buffering=0) as out:
                         for _ in range(64): out.write(bytes(1 << 20))
                 except OSError: break
         disk = os.statvfs("/tmp")
@@ -156,7 +156,7 @@ ATTACKS = {
     "inherited descriptors": """
         import os
         for fd in range(3, 1024):
-            for act in (lambda: os.write(fd, b"{token}\\n" * 100), lambda: os.fchdir(fd),
+            for act in (lambda: os.write(fd, b"{mark}\\n" * 100), lambda: os.fchdir(fd),
                         lambda: print("ESCAPED", fd, os.fstat(fd))):
                 try: act()
                 except OSError: pass
@@ -177,7 +177,7 @@ ATTACKS = {
             try: print("ESCAPED", open(path).read())
             except OSError as error: print(error)
         for act in (lambda: os.link("{file}", "hard"), lambda: os.rename("/usr", "/tmp/usr"),
-                    lambda: os.symlink("/tmp", "/usr/lib/{token}")):
+                    lambda: os.symlink("/tmp", "/usr/lib/{mark}")):
             try:
                 act()
                 print("ESCAPED")
@@ -213,9 +213,9 @@ ATTACKS = {
             if os.path.exists(path): print("ESCAPED", path)
         """,
     "kernel keyring": """
-        attempt("add_key", 248, b"user", b"{token}", b"x", 1, -3)
+        attempt("add_key", 248, b"user", b"{mark}", b"x", 1, -3)
         attempt("keyctl", 250, 0, -3, 1)
-        attempt("request_key", 249, b"user", b"{token}", None, -3)
+        attempt("request_key", 249, b"user", b"{mark}", None, -3)
         """,
     "huge output": """
         import sys
