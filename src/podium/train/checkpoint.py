@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from podium.errors import ConfigError
 from podium.models import KNOWN, find_model, home
-from podium.prompts import Style
 from podium.train.recipe import Model, Recipe
 
 FILE = "conductor.json"
@@ -99,44 +99,27 @@ def restore(model: Any, directory: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How a checkpoint wants to be used."""
+def complete(directory: Path, recipe: Recipe, workers: Sequence[str]) -> None:
+    """Put beside the saved weights what others need: how to speak to them, and llama.cpp's form."""
+    manner = {
+        "style": asdict(recipe.style.value()),
+        "steps": recipe.limits.steps,
+        "rounds": recipe.limits.rounds,
+        "max_tokens": recipe.grpo.max_tokens,
+        "workers": [] if recipe.pool.draw else list(workers),
+        "base": recipe.model.base,
+        "base_digest": weights_digest(Path(base_directory(recipe.model.base))),
+        "recipe": recipe.name,
+    }
+    (directory / FILE).write_text(json.dumps(manner, indent=1))
+    if recipe.model.lora is not None and recipe.model.base in KNOWN:
+        from podium.train.gguf_adapter import export
 
-    style: Style
-    steps: int
-    rounds: int
-    max_tokens: int
-    workers: tuple[str, ...]
-    """The pool it was trained with, in the order of its numbers."""
-    base: str
-    base_digest: str
-    recipe: str
-
-    def save(self, directory: Path) -> None:
-        (directory / FILE).write_text(json.dumps(asdict(self), indent=1))
-
-    @staticmethod
-    def load(directory: Path) -> Manner:
-        raw = json.loads((directory / FILE).read_text())
-        return Manner(**raw | {"style": Style(**raw["style"]), "workers": tuple(raw["workers"])})
-
-    @staticmethod
-    def of(recipe: Recipe, workers: tuple[str, ...]) -> Manner:
-        return Manner(
-            style=recipe.style.value(),
-            steps=recipe.limits.steps,
-            rounds=recipe.limits.rounds,
-            max_tokens=recipe.grpo.max_tokens,
-            workers=workers,
-            base=recipe.model.base,
-            base_digest=weights_digest(Path(base_directory(recipe.model.base))),
-            recipe=recipe.name,
-        )
+        export(directory, find_model(recipe.model.base), directory / "conductor.gguf")
 
 
 def load_trained(directory: Path) -> tuple[Any, Any]:
-    """A checkpoint ready to write: full weights, or an adapter merged into its base.
+    """A checkpoint ready to write: full weights, or an adapter on its base.
 
     Raises:
         ConfigError: the base that is there is not the one the adapter was trained on.
@@ -149,10 +132,12 @@ def load_trained(directory: Path) -> tuple[Any, Any]:
     if not (directory / "adapter_config.json").exists():
         model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16)
         return model.eval(), tokenizer
-    manner = Manner.load(directory)
-    base = base_directory(manner.base)
-    if manner.base_digest and manner.base_digest != weights_digest(Path(base)):
-        raise ConfigError(f"{directory} is an adapter of another model than {manner.base} is here")
+    manner = json.loads((directory / FILE).read_text())
+    base = base_directory(manner["base"])
+    if manner["base_digest"] != weights_digest(Path(base)):
+        raise ConfigError(
+            f"{directory} is an adapter of another model: {manner['base']} here has other weights"
+        )
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
     return PeftModel.from_pretrained(model, str(directory)).eval(), tokenizer
 

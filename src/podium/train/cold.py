@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from podium.prompts import WHOLE
 from podium.train.grpo import Writer
@@ -115,6 +115,7 @@ def teach(model: Any, lesson: Lesson, folder: Path) -> None:
     trainer = ColdTrainer(
         model, arguments, train_dataset=lesson, data_collator=partial(collate, pad=pad)
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
 
 

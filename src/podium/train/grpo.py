@@ -20,6 +20,7 @@ import torch
 from accelerate import PartialState
 from datasets import Dataset
 from torch import Tensor
+from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from podium.prompts import Style, planner_messages
@@ -27,7 +28,7 @@ from podium.train.pools import Row
 from podium.train.recipe import Recipe
 from podium.train.reward import advantages, discounted, gated
 from podium.train.rollouts import Outcome, Rehearsal, Sketch
-from podium.train.sampling import Sampler, Tokens, Written, generate, prefix
+from podium.train.sampling import Habit, Sampler, Tokens, Written, generate, prefix
 from podium.types import Message, Round
 
 
@@ -111,7 +112,9 @@ class ConductorTrainer(GRPOTrainer):
         self.rehearsal, self.runner, self.watch = rehearsal, runner, watch
         self._batch: list[Row] = []
         self._rollouts: list[Rollout] = []
-        super().__init__(reward_funcs=_first_reward, rollout_func=_play, **settings)
+        self._habits = [Habit() for _ in range(recipe.limits.rounds)]
+        super().__init__(reward_funcs=_last_reward, rollout_func=_play, **settings)
+        self.remove_callback(PrinterCallback)
 
     # Rollouts
 
@@ -171,9 +174,7 @@ class ConductorTrainer(GRPOTrainer):
                 rollout.tokens += turn
                 rollout.drafted += [-1] * len(turn)
                 rollout.logprobs += [0.0] * len(turn)
-        shared = self.num_generations if number == 0 else 1
-        contexts = [r.prompt + r.tokens for r in rollouts]
-        drafts = self._write(contexts, shared)
+        drafts = self._write([r.prompt + r.tokens for r in rollouts], number)
         sketches = [
             Sketch(r.row.problem, r.row.pool, self.writer.text(d.tokens), r.rounds)
             for r, d in zip(rollouts, drafts, strict=True)
@@ -212,20 +213,20 @@ class ConductorTrainer(GRPOTrainer):
 
     # Shared prompts
 
-    def _write(self, prompts: list[Tokens], shared: int) -> list[Written]:
+    def _write(self, prompts: list[Tokens], number: int) -> list[Written]:
+        shared = self.num_generations if number == 0 else 1
         if self.use_vllm or not self._alone:
             drafts, logprobs = self._generate_single_turn(prompts, None, {}, shared)
             known = logprobs or [[-math.inf] * len(d) for d in drafts]
             return [Written(*both) for both in zip(drafts, known, strict=True)]
         model = self.accelerator.unwrap_model(self.model)
-        model.eval()
-        sampler = Sampler(
-            self.args.temperature,
-            self.args.max_completion_length,
-            frozenset(self.eos_token_ids),
-            self._tokenizer.pad_token_id,
+        how = Sampler.of(
+            self._tokenizer,
+            temperature=self.args.temperature,
+            max_tokens=self.args.max_completion_length,
         )
-        written = generate(model, prompts, sampler)
+        model.eval()
+        written = generate(model, prompts, how, self._habits[number])
         model.train()
         return written
 
@@ -292,7 +293,7 @@ def _play(prompts: Any, trainer: ConductorTrainer) -> dict[str, Any]:
     }
 
 
-def _first_reward(completions: Any, earned: list[float | None], **_: Any) -> list[float | None]:
+def _last_reward(completions: Any, earned: list[float | None], **_: Any) -> list[float | None]:
     """For TRL's own log; the advantages are worked out round by round."""
     return earned
 

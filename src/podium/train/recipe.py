@@ -6,7 +6,6 @@ is refused with its name, so that no setting is silently without effect.
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
@@ -122,9 +121,6 @@ class Grpo(Section):
     are left out of learning: their gradient is next to nothing, and their computation is not."""
     save: Count = 20
     """Steps between checkpoints."""
-    dev: Count | None = None
-    """Steps between looks at the dev split; the best one there is what is kept."""
-    dev_questions: Count = 300
     report_to: tuple[str, ...] = ()
     """`tensorboard`, `wandb`, `trackio`: whatever TRL can report to."""
     vllm: Literal["", "server", "colocate"] = ""
@@ -150,6 +146,17 @@ class Reward(Section):
         return self
 
 
+class Report(Section):
+    """What is measured when the learning is done."""
+
+    choose: Annotated[int, Field(ge=0)] = 0
+    """Of how many of the last checkpoints the best is kept; 0 keeps the last one unmeasured."""
+    choose_on: Count = 300
+    """Questions of the dev split that they are compared on."""
+    splits: tuple[Literal["dev", "test"], ...] = ()
+    """On which the checkpoint is reported, beside every single worker."""
+
+
 class Recipe(Section):
     name: Annotated[str, Field(pattern=r"^[\w.-]+$")]
     seed: int = 0
@@ -164,11 +171,7 @@ class Recipe(Section):
     cold: Cold | None = None
     grpo: Grpo = Grpo()
     reward: Reward = Reward()
-
-    @property
-    def digest(self) -> str:
-        """A run directory made under another digest is not resumed."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+    report: Report = Report()
 
 
 def load(path: Path | str) -> Recipe:

@@ -17,23 +17,31 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from podium.app import single
 from podium.errors import ConfigError
+from podium.eval.checkpoints import load_conductor
+from podium.eval.statistics import mcnemar
 from podium.ledger import Ledger
 from podium.train import data
 from podium.train.data import Problem, Source
 from podium.train.pools import Row, drawn
 from podium.train.recipe import Recipe, load
+from podium.train.report import Held, hold
 from podium.types import Limits
 
 if TYPE_CHECKING:
     from podium.train.grpo import Writer
 
 log = logging.getLogger(__name__)
+
+STATE = ("optimizer.*", "scheduler.*", "rng_state*", "trainer_state.json", "training_args.bin")
+"""What a run needs to go on from a checkpoint and nobody needs to use it."""
 
 
 def train(recipe_path: Path | str, out: Path | str, *, dry_run: bool = False) -> dict[str, Any]:
@@ -140,7 +148,7 @@ class _Run:
     def _learn(self, model: Any, rows: Sequence[Row], writer: Writer) -> None:
         from transformers.trainer_utils import get_last_checkpoint
 
-        from podium.train.checkpoint import Manner
+        from podium.train.checkpoint import complete
         from podium.train.grpo import ConductorTrainer, dataset, settings
         from podium.train.monitor import Monitor
         from podium.train.rollouts import Rehearsal
@@ -165,12 +173,51 @@ class _Run:
         )
         there = get_last_checkpoint(str(folder)) if folder.exists() else None
         trainer.train(resume_from_checkpoint=there)
-        kept = self.directory / "checkpoint"
-        trainer.save_model(str(kept))
-        Manner.of(self.recipe, self.source.pool.names).save(kept)
+        trainer.save_model(str(self.directory / "checkpoint"))
+        complete(self.directory / "checkpoint", self.recipe, self.source.pool.names)
+
+    def _choose(self) -> dict[str, float]:
+        """Keep the best of the last checkpoints on the dev split; what each of them scored."""
+        from podium.train.checkpoint import complete
+
+        settings, kept = self.recipe.report, self.directory / "checkpoint"
+        saved = sorted(
+            (self.directory / "grpo").glob("checkpoint-*"), key=lambda p: int(p.name[11:])
+        )
+        if not settings.choose or not saved:
+            return {}
+        dev, scores = self.source.of("dev")[: settings.choose_on], {}
+        for folder in saved[-settings.choose :]:
+            complete(folder, self.recipe, self.source.pool.names)
+            scores[folder.name] = self.runner.run(self._held(folder, dev)).accuracy
+        best = max(scores, key=lambda name: scores[name])
+        shutil.rmtree(kept)
+        shutil.copytree(self.directory / "grpo" / best, kept, ignore=shutil.ignore_patterns(*STATE))
+        return scores
+
+    async def _held(self, folder: Path, problems: Sequence[Problem]) -> Held:
+        conductor, limits = load_conductor(
+            str(folder), self.source.pool, self.recipe.limits.value()
+        )
+        return await hold(conductor, problems, limits)
 
     def _report(self) -> dict[str, Any]:
-        return {}
+        found: dict[str, Any] = {"recipe": self.recipe.name, "chosen": self._choose()}
+        limits, pool = self.recipe.limits.value(), self.source.pool
+        for split in self.recipe.report.splits:
+            problems = self.source.of(split)
+            led = self.runner.run(self._held(self.directory / "checkpoint", problems))
+            alone = [
+                self.runner.run(hold(single(m.name, pool), problems, limits))
+                for m in pool.members
+                if not m.program
+            ]
+            best = max(alone, key=lambda held: held.accuracy)
+            p = mcnemar([s == 1.0 for s in led.scores], [s == 1.0 for s in best.scores])
+            rows = [held.summary() for held in (led, *alone)]
+            found[split] = {"p": p, "best_single": best.name, "strategies": rows}
+        (self.directory / "report.json").write_text(json.dumps(found, indent=1))
+        return found
 
 
 def _check_prices(recipe: Recipe, source: Source) -> None:

@@ -111,11 +111,8 @@ class TransformersWorker:
         from podium.train.sampling import Sampler, generate
 
         model, tokenizer = self._loaded
-        how = Sampler(
-            batch[0].temperature,
-            batch[0].max_tokens,
-            frozenset({tokenizer.eos_token_id}),
-            tokenizer.pad_token_id,
+        how = Sampler.of(
+            tokenizer, temperature=batch[0].temperature, max_tokens=batch[0].max_tokens
         )
         return generate(model, [a.prompt for a in batch], how)
 

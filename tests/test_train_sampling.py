@@ -1,0 +1,83 @@
+"""What is expected of a draft changes how fast it is written, and never what is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the `train` extra is not installed")
+
+from tiny_llama import save_tiny_llama  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+TEXT = "a b c d\n"
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder: Path = save_tiny_llama(tmp_path_factory.mktemp("model"), [TEXT])
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(40)  # so that some tokens are likelier than others
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+def write(loaded, prompts, *, temperature: float, habit=None, max_tokens: int = 3):
+    from podium.train.sampling import Sampler, generate
+
+    model, tokenizer = loaded
+    how = Sampler.of(tokenizer, temperature=temperature, max_tokens=max_tokens)
+    return generate(model, prompts, how, habit)
+
+
+def expecting(opening, ends=()):
+    from podium.train.sampling import Habit
+
+    habit = Habit()
+    habit.opening = list(opening)
+    habit._ends = dict(ends)
+    return habit
+
+
+def test_sampling_has_the_models_distribution_whatever_is_expected(loaded):
+    _, tokenizer = loaded
+    prompt = tokenizer("a b")["input_ids"]
+    many = [prompt] * 3000
+    torch.manual_seed(1)
+    plain = Counter(tuple(w.tokens) for w in write(loaded, many, temperature=1.0))
+    usual = [*plain.most_common(1)[0][0]]
+    held = write(loaded, many, temperature=1.0, habit=expecting(usual))
+    guided = Counter(tuple(w.tokens) for w in held)
+    apart = sum(abs(plain[t] - guided[t]) for t in plain.keys() | guided.keys()) / 2 / len(many)
+    again = Counter(tuple(w.tokens) for w in write(loaded, many, temperature=1.0))
+    noise = sum(abs(plain[t] - again[t]) for t in plain.keys() | again.keys()) / 2 / len(many)
+    assert apart < 1.5 * noise + 0.01
+
+
+def test_the_likeliest_draft_is_the_same_whatever_is_expected(loaded):
+    _, tokenizer = loaded
+    prompts = [tokenizer(text)["input_ids"] for text in ("a", "b c", "d a\nb")]
+    plain = [w.tokens for w in write(loaded, prompts, temperature=0.0, max_tokens=8)]
+    for opening in (plain[0], plain[1][:2], [1, 2, 3]):
+        ends = {n: plain[2][n:] for n in range(1, 8)}
+        habit = expecting(opening, ends)
+        found = write(loaded, prompts, temperature=0.0, habit=habit, max_tokens=8)
+        assert [w.tokens for w in found] == plain
+
+
+def test_log_probabilities_are_those_of_one_plain_pass(loaded):
+    model, tokenizer = loaded
+    prompts = [tokenizer(text)["input_ids"] for text in ("a", "b c d", "d a\nb")]
+    torch.manual_seed(2)
+    found = write(loaded, prompts, temperature=1.0, habit=expecting([3, 4]), max_tokens=6)
+    for prompt, written in zip(prompts, found, strict=True):
+        ids = torch.tensor([prompt + written.tokens])
+        with torch.no_grad():
+            scores = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        wanted = scores.gather(-1, ids[0, len(prompt) :, None])[:, 0]
+        assert torch.allclose(torch.tensor(written.logprobs), wanted, atol=1e-4)
