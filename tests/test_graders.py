@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium.errors import ConfigError
@@ -87,6 +87,8 @@ def test_where_no_option_is_stated_none_is_guessed(text):
 def test_the_form_that_was_asked_for_outranks_prose():
     assert choice("<answer>C</answer> although the answer is B", "C").value == 1.0
     assert choice("The answer is (D). Final Answer: $\\boxed{A}$", "A").value == 1.0
+    assert choice("The answer is (A)? No: <answer>blue</answer>", four("C")).value == 1.0
+    assert choice("The answer is (A). <answer>none</answer>", four("A")).answer is None
 
 
 def test_a_change_of_mind_counts_and_a_recital_does_not():
@@ -191,6 +193,7 @@ def test_what_is_no_number_scores_zero_and_says_why():
     assert value("There are many steps.\nNone of them concludes.", "5").answer is None
 
 
+@settings(deadline=None)
 @given(st.integers(), st.sampled_from(["<answer>{}</answer>", "x\n#### {}", '{{"answer": "{}"}}']))
 def test_every_integer_is_read_back(n, form):
     assert value(form.format(n), str(n)).value == 1.0
@@ -303,6 +306,7 @@ def test_only_the_end_of_a_long_reply_is_read():
     assert value("#### 5\n" + "so on " * 50_000 + "\nand on", "5").answer is None
 
 
+@settings(deadline=None)
 @given(st.sampled_from([name for name in GRADERS if name != "math"]), st.text(max_size=300))
 def test_no_reply_makes_a_grader_raise(name, text):
     target = {"choice": four("A"), "literal": "1"}.get(name, "1")

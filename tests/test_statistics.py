@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium.eval.statistics import (
@@ -169,6 +169,7 @@ def test_the_front_has_whom_nobody_beats_at_the_price():
     assert pareto(points) == ["cheap", "middle", "twin", "dear"]
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.text(max_size=3), st.tuples(st.floats(0, 9), st.floats(0, 1)), min_size=1)
 )
@@ -184,6 +185,7 @@ def test_every_point_off_the_front_is_beaten_by_one_on_it(points):
         )
 
 
+@settings(deadline=None)
 @given(outcomes)
 def test_an_interval_holds_the_share_it_is_for(right):
     interval = wilson(sum(right), len(right))

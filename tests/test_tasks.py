@@ -419,6 +419,23 @@ async def test_code_without_a_sandbox_is_refused(tmp_path):
         await TASKS["humaneval"].grade(item, gold(item) or "")
 
 
+@pytest.mark.parametrize(
+    ("grader", "target"),
+    [
+        ("program", None),
+        ("program", {"cases": [["1"]]}),
+        ("function", {"cases": []}),
+        ("check", "x"),
+        ("unittests", {}),
+        ("contest", {"public": "[", "private": "[]", "function": None}),
+        ("contest", {"public": "[]", "private": "!", "function": None}),
+    ],
+)
+async def test_a_bad_target_of_code_is_a_fault_of_the_task(grader, target, sandbox):
+    with pytest.raises(ConfigError, match=r"item one: bad target|hidden tests"):
+        await grade(Item("one", "?", target, grader), "print(1)", sandbox=sandbox)
+
+
 # ── reasoning-gym ──
 
 

@@ -105,6 +105,8 @@ def _letter(text: str) -> str | None:
         named = [m for m in found if m[kind] or (kind == "box" and "\\boxed" in m["wrap"])]
         if named:
             return _name(named[-1])
+        if kind == "tag" and "</answer>" in text.casefold():
+            return None  # it is stated in words
     if found:
         return _name(_conclusion(text, found))
     bare = _BARE.fullmatch(text.strip()) if len(text) <= BARE_CHARS else None

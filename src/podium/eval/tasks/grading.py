@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -25,7 +26,7 @@ from podium.sandbox import Sandbox
 if TYPE_CHECKING:
     from podium.eval.tasks.task import Item
 
-Target = Mapping[str, Any]
+Judged = Callable[[Sandbox, str], Awaitable[Score]]
 
 
 async def grade(item: Item, answer: str, *, sandbox: Sandbox | None = None) -> Score:
@@ -58,53 +59,52 @@ def _gym(answer: str, target: object) -> Score:
 async def _code(item: Item, answer: str, sandbox: Sandbox | None) -> Score:
     if sandbox is None:
         raise ConfigError(f"item {item.id}: code is graded in a sandbox, and none was given")
-    if not isinstance(item.target, Mapping):
-        raise ConfigError(f"item {item.id}: the target of code is not an object")
     try:
-        return await CODE[item.grader](sandbox, answer, item.target)
-    except (KeyError, TypeError, ValueError) as exc:
+        # In a thread: the tests of a contest can be megabytes to decode.
+        judged = await asyncio.to_thread(CODE[item.grader], item.target)
+    except (LookupError, TypeError, ValueError) as exc:
         raise ConfigError(f"item {item.id}: bad target for {item.grader}: {exc!r}") from exc
+    return await judged(sandbox, answer)
 
 
-async def _program(sandbox: Sandbox, answer: str, target: Target) -> Score:
+def _program(target: Any) -> Judged:
     cases = [(str(given), str(expected)) for given, expected in target["cases"]]
-    return await grade_program(sandbox, answer, cases=cases)
+    return partial(grade_program, cases=cases)
 
 
-async def _function(sandbox: Sandbox, answer: str, target: Target) -> Score:
+def _function(target: Any) -> Judged:
     cases = [Case(args, expected) for args, expected in target["cases"]]
-    return await grade_function(sandbox, answer, name=target["name"], cases=cases)
+    return partial(grade_function, name=target["name"], cases=cases)
 
 
-async def _check(sandbox: Sandbox, answer: str, target: Target) -> Score:
+def _check(target: Any) -> Judged:
     prompt, test, entry = target["prompt"], target["test"], target["entry_point"]
-    return await grade_check(sandbox, answer, prompt=prompt, test=test, entry_point=entry)
+    return partial(grade_check, prompt=prompt, test=test, entry_point=entry)
 
 
-async def _unittests(sandbox: Sandbox, answer: str, target: Target) -> Score:
-    libraries: Sequence[str] = target.get("libraries", ())
-    return await grade_unittests(sandbox, answer, tests=target["tests"], libraries=libraries)
+def _unittests(target: Any) -> Judged:
+    return partial(grade_unittests, tests=target["tests"], libraries=target.get("libraries", ()))
 
 
-async def _contest(sandbox: Sandbox, answer: str, target: Target) -> Score:
+def _contest(target: Any) -> Judged:
     """LiveCodeBench: all tests, the hidden ones included, by standard input or by call."""
     tests = [*orjson.loads(target["public"]), *decode_tests(target["private"])]
     if target["function"] is None:
-        cases = [(test["input"], test["output"]) for test in tests]
-        return await grade_program(sandbox, answer, cases=cases)
+        cases = [[test["input"], test["output"]] for test in tests]
+        return _program({"cases": cases})
     calls = [
-        Case([orjson.loads(line) for line in test["input"].splitlines() if line.strip()],
-             orjson.loads(test["output"]))
+        [[orjson.loads(line) for line in test["input"].splitlines() if line.strip()],
+         orjson.loads(test["output"])]
         for test in tests
     ]  # fmt: skip
-    return await grade_function(sandbox, answer, name=target["function"], cases=calls)
+    return _function({"name": target["function"], "cases": calls})
 
 
-CODE: Mapping[str, Callable[[Sandbox, str, Target], Awaitable[Score]]] = {
+CODE: Mapping[str, Callable[[Any], Judged]] = {
     "program": _program,
     "function": _function,
     "check": _check,
     "unittests": _unittests,
     "contest": _contest,
 }
-"""What needs a sandbox, by the name an item carries."""
+"""What needs a sandbox, by the name an item carries: reads the target, and judges by it."""
