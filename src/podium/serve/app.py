@@ -291,7 +291,8 @@ class House:
         return _answer({"status": "ready"})
 
     async def openapi(self, request: Request) -> Response:
-        return _answer(description())
+        key = await admit(self._desk, request.headers.raw)
+        return _answer(description(self._desk.models(key)))
 
 
 def _model(name: str) -> Json:

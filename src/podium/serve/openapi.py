@@ -34,7 +34,7 @@ WISHES = _object(
     trace=FLAG,
     reasoning=FLAG,
 )
-COMMON: Json = {"model": TEXT, "stream": FLAG, "podium": WISHES}
+COMMON: Json = {"stream": FLAG, "podium": WISHES}
 MESSAGE = _object(["role"], role=TEXT, content={})
 CHAT = _object(
     ["model", "messages"],
@@ -77,15 +77,18 @@ MESSAGES = _object(
 )
 
 
-def description() -> Json:
+def description(models: list[str]) -> Json:
+    model: Json = {**TEXT, "enum": models}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Podium", "version": version("podium")},
         "paths": {
-            "/v1/chat/completions": _post("Chat completions, as OpenAI's", CHAT),
-            "/v1/responses": _post("Responses, as OpenAI's", RESPONSES),
-            "/v1/messages": _post("Messages, as Anthropic's", MESSAGES),
-            "/v1/messages/count_tokens": _post("An estimate of a message's tokens", MESSAGES),
+            "/v1/chat/completions": _post("Chat completions, as OpenAI's", _of(CHAT, model)),
+            "/v1/responses": _post("Responses, as OpenAI's", _of(RESPONSES, model)),
+            "/v1/messages": _post("Messages, as Anthropic's", _of(MESSAGES, model)),
+            "/v1/messages/count_tokens": _post(
+                "An estimate of a message's tokens", _of(MESSAGES, model)
+            ),
             "/v1/models": _get("The models that this key may use"),
             "/v1/models/{name}": _get("One of them", _in("path", "name", TEXT)),
             "/v1/podium/runs": _get(
@@ -101,6 +104,12 @@ def description() -> Json:
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "security": [{"key": []}],
     }
+
+
+def _of(body: Json, model: Json) -> Json:
+    properties = body["properties"]
+    assert isinstance(properties, dict)
+    return {**body, "properties": {"model": model, **properties}}
 
 
 def _in(place: str, name: str, schema: Json) -> Json:
