@@ -90,8 +90,8 @@ def list_keys(config: Path | None, as_lines: bool) -> None:
             click.echo(orjson.dumps(key, default=sorted))
         return
     table = Table(box=None, pad_edge=False)
-    for column in ("id", "name", "made", "state", "today", "this month", "per run", "may use"):
-        table.add_column(column, no_wrap=True)
+    for column in ("id", "name", "made", "state", "today", "month", "a run", "may use"):
+        table.add_column(column, no_wrap=column in ("id", "state"))
     for key in found:
         table.add_row(*_row(key))
     Console().print(table)
@@ -105,15 +105,15 @@ def _row(key: Key) -> list[str]:
         escape(key.name),
         made,
         "revoked" if key.revoked else "good",
-        f"{_dollars(key.today)} of {_dollars(key.daily)}",
-        f"{_dollars(key.this_month)} of {_dollars(key.monthly)}",
-        _dollars(key.per_run),
+        _of(key.today, key.daily),
+        _of(key.this_month, key.monthly),
+        "" if key.per_run is None else f"${key.per_run:.4g}",
         escape(", ".join(may)) or "everything",
     ]
 
 
-def _dollars(value: float | None) -> str:
-    return "no limit" if value is None else f"${value:.4g}"
+def _of(spent: float, budget: float | None) -> str:
+    return f"${spent:.4g}" if budget is None else f"${spent:.4g} of ${budget:.4g}"
 
 
 def _limited(key: Key, limits: dict[str, Any]) -> Key:
