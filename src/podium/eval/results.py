@@ -117,11 +117,16 @@ class Results:
         return await Results.open(directory)
 
     async def close(self) -> None:
+        await self.withdraw()
+        await self.store.close()
+
+    async def withdraw(self) -> None:
+        """Give up what this process has claimed."""
         if self._lock is not None:
             await self.store.change(("DELETE FROM claims WHERE owner = ?", (self._owner,)))
             self._lock.close()
             self._file(self._owner).unlink(missing_ok=True)
-        await self.store.close()
+            self._lock, self._owner = None, ""
 
     # ── how it is set up ──
 

@@ -154,7 +154,7 @@ class Evaluation:
         return built
 
     async def _standings(self, singles: Sequence[Entrant]) -> list[Standing]:
-        """Each worker alone on dev, the best first; of equals the cheaper one."""
+        """Each worker alone on dev, the best first; of equals the one that the pool lists first."""
         split = self.plan.choose_on
         if split == self.plan.split:
             raise ConfigError(
@@ -166,7 +166,7 @@ class Evaluation:
         wanted = {item.id for item in items}
         samples = [s for s in await self.results.samples(split) if s.item in wanted]
         found = [_standing(e.row, samples) for e in singles]
-        return sorted(found, key=lambda s: (-s.accuracy, s.usd))
+        return sorted(found, key=lambda s: -s.accuracy)
 
     async def _lessons(self, singles: Sequence[Entrant]) -> Lessons:
         items = self._items("train", self.plan.train_limit)
@@ -226,6 +226,7 @@ class Evaluation:
         return {
             **self.setting.facts,
             "label": self.setting.label,
+            "workers": [spec.name for spec in self._singles()],
             "replay": self.setting.replay,
             "limits": self.setting.limits,
             "seed": plan.seed,
