@@ -21,6 +21,9 @@ COMMANDS = {
     "pool": ("podium.cli.pool", "Reach each worker: latency, price, what is wrong."),
     "runs": ("podium.cli.runs", "List what was asked before."),
     "show": ("podium.cli.runs", "Show one run again, with every message on request."),
+    "tasks": ("podium.cli.tasks", "The benchmarks there are; check one by its own answers."),
+    "eval": ("podium.cli.eval", "Ask strategies the questions of a task, and score the answers."),
+    "report": ("podium.cli.report", "What evaluations found: a table, JSON, and a page."),
     "models": ("podium.cli.models", "The models that run on this machine."),
 }
 """Where each command lives. A command's module is imported only when it is called."""
