@@ -28,15 +28,19 @@ from podium.workers import Pool
 from podium.workflow import render
 
 VOTE = "Vote."
-UNDER_ONE_PROMPT = 8
-"""Drafts that share a prompt."""
 WARM_UP = 5
 """Steps over which the learning rate rises."""
 
 
-def random_workflow(pool: Pool, rng: Random, workers: tuple[int, int]) -> Workflow:
-    """Some workers, each asked the whole question; where there are several, a vote at the end."""
+def random_workflow(row: Row, rng: Random, workers: tuple[int, int]) -> Workflow:
+    """The question's own plan by random workers.
+
+    Without one: some workers, each asked the whole question, and where there are several a vote.
+    """
+    pool = row.pool
     models = [i for i, m in enumerate(pool.members) if not m.program]
+    if row.problem.plan:
+        return Workflow(tuple(replace(s, worker=rng.choice(models)) for s in row.problem.plan))
     votes = [i for i, m in enumerate(pool.members) if m.program]
     count = min(rng.randint(*workers), len(models)) if votes else 1
     steps = tuple(Step(i, WHOLE) for i in rng.sample(models, count))
@@ -52,26 +56,26 @@ class Lesson:
         self.settings, self.rows, self.writer, self.seed = settings, rows, writer, seed
 
     def __len__(self) -> int:
-        return self.settings.drafts // UNDER_ONE_PROMPT
+        return self.settings.drafts // self.settings.under_one_prompt
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         rng = Random(f"{self.seed} cold {index}")
         row = rng.choice(self.rows)
         prompt, again = self.writer.opening(row), rng.random() < self.settings.again
         if again:
-            first = random_workflow(row.pool, rng, self.settings.workers)
+            first = random_workflow(row, rng, self.settings.workers)
             prompt = [
                 *prompt,
                 *self._tokens(first),
                 *self.writer.next_turn(row, [_past(first, row.pool, rng)]),
             ]
-        drafts = [self._draft(row, rng, again=again) for _ in range(UNDER_ONE_PROMPT)]
+        drafts = [self._draft(row, rng, again=again) for _ in range(self.settings.under_one_prompt)]
         return {"prompt": prompt, "drafts": [self._tokens(d) for d in drafts]}
 
     def _draft(self, row: Row, rng: Random, *, again: bool) -> Workflow:
         if again and rng.random() < 0.5:
             return Workflow(())
-        flow = random_workflow(row.pool, rng, self.settings.workers)
+        flow = random_workflow(row, rng, self.settings.workers)
         if again and len(flow.steps) == 1:  # one more voice, counted with those of before
             votes = [i for i, m in enumerate(row.pool.members) if m.program]
             flow = (
@@ -100,7 +104,7 @@ def teach(model: Any, lesson: Lesson, folder: Path) -> None:
         output_dir=str(folder),
         seed=lesson.seed,
         num_train_epochs=1,
-        per_device_train_batch_size=max(1, settings.batch // UNDER_ONE_PROMPT),
+        per_device_train_batch_size=max(1, settings.batch // settings.under_one_prompt),
         learning_rate=settings.learning_rate,
         lr_scheduler_type="linear",
         warmup_steps=WARM_UP,

@@ -8,18 +8,24 @@ so teaches nothing. Each worker is therefore asked every question of the trainin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from podium.app import Podium
 from podium.errors import ConfigError, PodiumError
-from podium.eval import world
+from podium.eval import tasks, world
+from podium.eval.graders import GRADERS
 from podium.eval.tasks.grading import grade
 from podium.eval.tasks.task import Item
 from podium.ledger import Ledger
-from podium.train.recipe import Data, PoolSection, Recipe
-from podium.types import Message, Question, Request, Usage
+from podium.prompts import WHOLE, step_messages
+from podium.train.recipe import PoolSection, Recipe
+from podium.train.tiny import questions
+from podium.train.tiny.skills import SKILLS, Skill
+from podium.types import Completion, Question, Request, Step, Usage
 from podium.workers import FREE, Call, Member, Pool, Price
 from podium.workers.recorded import ReplayedWorker, Reply
 from podium.workers.tools import VoteWorker
@@ -28,6 +34,9 @@ QUESTION_TOKENS, REPLY_TOKENS = 1000, 1000
 """Of a call, where an estimate is all there is."""
 
 Split = Literal["train", "dev", "test"]
+NUMBER = re.compile(r"\d{1,9}")
+PAPER = "paper"
+"""The name of the mixture that the Conductor was trained on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,8 @@ class Problem:
     """A question whose answer can be graded, by the grader that evaluation uses."""
 
     item: Item
+    plan: tuple[Step, ...] = ()
+    """One way to take it apart, for the cold start; who works on it is left open."""
 
     @property
     def id(self) -> str:
@@ -54,31 +65,53 @@ class Source:
 
     splits: Mapping[Split, Sequence[Problem]]
     pool: Pool
+    close: Callable[[], Awaitable[None]]
+    """Lets go of the pool."""
 
     def of(self, split: Split) -> list[Problem]:
-        return list(self.splits[split])
+        return list(self.splits.get(split, ()))
 
 
-def load(data: Data, pool: PoolSection) -> Source:
+async def _nothing() -> None:
+    """What closing a pool without connections takes."""
+
+
+def load(recipe: Recipe) -> Source:
     """Read the problems and put the pool together.
 
     Raises:
         ConfigError: there are none, or `only` names a worker that does not exist.
     """
-    recorded = world.World.load(Path(data.world).expanduser())
-    members = [_replayed(name, recorded) for name in recorded.workers]
-    unknown = set(pool.only) - {m.name for m in members}
+    data, settings = recipe.data, recipe.pool
+    if data.world:
+        source = _world(Path(data.world).expanduser())
+    elif data.task == "tiny":
+        source = _tiny(recipe)
+    else:
+        source = _task(data.task, settings)
+    members = _kept(source.pool.members, settings)
+    if "vote" in settings.programs:
+        members += (Member(VoteWorker(), "counts the answers it may read", FREE, program=True),)
+    return replace(source, pool=Pool(members))
+
+
+def _kept(members: Sequence[Member], settings: PoolSection) -> tuple[Member, ...]:
+    names = [m.name for m in members]
+    unknown = set(settings.only) - set(names)
     if unknown:
-        raise ConfigError(f"`pool.only` names {min(unknown)!r}, which is not in {data.world}")
-    kept = [m for m in members if not pool.only or m.name in pool.only]
-    if "vote" in pool.programs:
-        kept.append(Member(VoteWorker(), "counts the answers it may read", FREE, program=True))
+        raise ConfigError(f"`pool.only` names {min(unknown)!r}: there are {', '.join(names)}")
+    return tuple(m for m in members if not settings.only or m.name in settings.only)
+
+
+def _world(directory: Path) -> Source:
+    recorded = world.World.load(directory)
     splits: dict[Split, Sequence[Problem]] = {
         "train": [*map(Problem, recorded.split("train"))],
         "dev": [*map(Problem, recorded.split("dev"))],
         "test": [*map(Problem, recorded.split("test"))],
     }
-    return Source(splits, Pool(tuple(kept)))
+    pool = Pool(tuple(_replayed(name, recorded) for name in recorded.workers))
+    return Source(splits, pool, _nothing)
 
 
 def _replayed(name: str, recorded: world.World) -> Member:
@@ -91,6 +124,73 @@ def _replayed(name: str, recorded: world.World) -> Member:
     return Member(ReplayedWorker(name, replies, price), price=price)
 
 
+def _task(name: str, settings: PoolSection) -> Source:
+    """The training questions of a benchmark, or the paper's mixture of four, over a real pool."""
+    items = tasks.paper_mixture().items if name == PAPER else tasks.find(name).load("train")
+    pool, close = _configured(settings)
+    return Source({"train": [*map(Problem, items)]}, pool, close)
+
+
+def _configured(settings: PoolSection) -> tuple[Pool, Callable[[], Awaitable[None]]]:
+    if not settings.config:
+        raise ConfigError("`pool.config` must name the podium.toml whose workers are the pool")
+    podium = Podium.open(settings.config)
+    return podium.pool, podium.close
+
+
+def _tiny(recipe: Recipe) -> Source:
+    sizes: dict[Split, int] = {"train": recipe.data.questions or 2000, "dev": 240, "test": 480}
+    splits: dict[Split, Sequence[Problem]] = {
+        split: [
+            _tiny_problem(split, i, item)
+            for i, item in enumerate(questions.generate(recipe.data.seed, size, split))
+        ]
+        for split, size in sizes.items()
+    }
+    if recipe.pool.config:
+        pool, close = _configured(recipe.pool)
+        return Source(splits, pool, close)
+    exact = [
+        Member(ExactSpecialist(skill), skill.description, FREE, prompt="compact")
+        for skill in SKILLS.values()
+    ]
+    return Source(splits, Pool(tuple(exact)), _nothing)
+
+
+def _tiny_problem(split: Split, number: int, made: questions.Item) -> Problem:
+    plan = tuple(Step(0, call.subtask, call.access) for call in made.calls)
+    id = f"tiny/{split}/{number}"
+    return Problem(Item(id, made.question, made.answer, "exact", made.kind, split), plan)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSpecialist:
+    """A specialist that never errs at its skill and knows no other: it stands in for a real one.
+
+    Like a real one it does its one thing to whatever numbers it is given: those of its subtask,
+    or else those of the answers it may read.
+    """
+
+    skill: Skill
+
+    @property
+    def name(self) -> str:
+        return self.skill.name
+
+    @property
+    def fingerprint(self) -> str:
+        return f"exact {self.name}"
+
+    async def complete(self, request: Request, call: Call) -> Completion:
+        reservation = await call.ledger.reserve(0, 0.0)
+        reservation.settle(Usage(), 0.0)
+        *_, subtask = request.messages[-1].content.splitlines()
+        seen = " ".join(seen.output for seen in request.visible)
+        given = NUMBER.findall(subtask) or NUMBER.findall(seen)
+        xs = tuple(map(int, given))
+        return Completion(self.skill.apply(xs) if xs and self.skill.takes(xs) else "?")
+
+
 async def check_gold(problems: Sequence[Problem]) -> None:
     """Grade every gold answer by its own grader, as far as it can be written down.
 
@@ -98,6 +198,8 @@ async def check_gold(problems: Sequence[Problem]) -> None:
         ConfigError: one of them is not right.
     """
     for problem in problems:
+        if problem.item.grader not in GRADERS:
+            continue
         target = problem.item.target
         gold = target["letter"] if isinstance(target, dict) else target
         if await problem.score(f"<answer>{gold}</answer>") != 1.0:
@@ -109,7 +211,8 @@ async def measure(problems: Sequence[Problem], pool: Pool) -> list[list[float | 
     ledger = Ledger()
 
     async def one(problem: Problem, member: Member) -> float | None:
-        request = Request((Message("user", problem.question.text),))
+        messages = step_messages(problem.question, Step(0, WHOLE), (), mark="", form=member.prompt)
+        request = Request(messages)
         try:
             reply = await member.worker.complete(request, Call(ledger))
         except PodiumError:

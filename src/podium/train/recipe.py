@@ -58,11 +58,14 @@ class Data(Section):
     world: str = ""
     """A directory of recorded answers; its workers are the pool."""
     task: str = ""
-    """The name of an evaluation task; the pool is then the one of `[pool]`."""
+    """The name of an evaluation task, `paper` for the mixture of the paper, or `tiny` for the
+    questions that the shipped specialists answer together."""
     contested: bool = True
     """Keep the questions that some worker answers right and another one wrong."""
     questions: Count | None = None
     """At most so many of the training split, drawn at random."""
+    seed: int = 1
+    """Of the questions that are made up."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Data:
@@ -73,7 +76,8 @@ class Data(Section):
 
 class PoolSection(Section):
     config: str = ""
-    """A podium.toml whose workers are the pool, where the world does not bring its own."""
+    """A podium.toml whose workers are the pool, where the world does not bring its own. Its
+    `recording` decides whether calls are kept, so that a killed run does not pay twice."""
     only: tuple[str, ...] = ()
     """Names to keep; all of them if it is left out."""
     programs: tuple[Literal["vote"], ...] = ()
@@ -88,7 +92,9 @@ class Cold(Section):
 
     drafts: Count = 640
     workers: tuple[Count, Count] = (1, 4)
-    """Least and most workers of a draft."""
+    """Least and most workers of a draft, where questions bring no plan of their own."""
+    under_one_prompt: Count = 8
+    """Drafts that share a question, and so the reading of it."""
     again: Share = 0.0
     """Share of the drafts that are of a second round; half of those let the answer stand."""
     batch: Count = 16

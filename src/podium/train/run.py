@@ -54,14 +54,20 @@ def train(recipe_path: Path | str, out: Path | str, *, dry_run: bool = False) ->
     recipe, directory = load(recipe_path), Path(out)
     with asyncio.Runner() as runner:
         run = _Run(recipe, directory, runner)
-        return run.plan() if dry_run else run.go()
+        try:
+            return run.plan() if dry_run else run.go()
+        finally:
+            runner.run(run.close())
 
 
 class _Run:
     def __init__(self, recipe: Recipe, directory: Path, runner: asyncio.Runner) -> None:
         self.recipe, self.directory, self.runner = recipe, directory, runner
-        self.source: Source = data.load(recipe.data, recipe.pool)
+        self.source: Source = data.load(recipe)
         _check_prices(recipe, self.source)
+
+    async def close(self) -> None:
+        await self.source.close()
 
     def plan(self) -> dict[str, Any]:
         """What would be done, and what it would cost at most."""
