@@ -4,7 +4,10 @@ Gold answers of public sets must pass and spoilt ones must not. Of three recorde
 replies' text is graded anew and compared with what the recording says; every difference is
 sorted by what is behind it. Last line: shares by set.
 
-    python bench/graders.py [--data ../shared/data] [--examples 2]
+    python bench/graders.py [--data ../shared/data] [--examples 2] [--packages DIR]
+
+BigCodeBench needs some forty libraries, as of 2023 (pandas 2.0, numpy 1, …). Install them with
+`pip install --target DIR` and name the directory; what is missing is listed as unscored.
 """
 
 from __future__ import annotations
@@ -30,7 +33,11 @@ SETS = {
     "humaneval": ("test", "humaneval.jsonl.gz"),
     "bigcodebench-hard": ("test", "bigcodebench_hard.json.gz"),
 }
-CODE = ("humaneval", "bigcodebench-hard")
+HOSTILE = (
+    *("answer", "the answer is ", "answer: (", "answer is\n", "answer is A and B, ", "#### "),
+    *("<answer>", "</answer>", "\\boxed{", '"answer": "', "\\text{", "\\", "{", "(", "["),
+    *("9", "1/", "1,000", "1 = ", "e1", "- ", "$", "A. ", "\n"),
+)
 WORLDS = ("gsm8k", "math-l5", "mmlu-pro")
 
 
@@ -52,6 +59,7 @@ async def main() -> None:
     async with Sandbox.open(packages=[options.packages], bounds=bounds) as sandbox:
         for name in SETS:
             figures |= await grade_set(name, options.data / "sets", sandbox)
+    figures |= hostile()
     for world in WORLDS:
         figures |= compare(World.load(options.data / "recorded" / world), options.examples)
     print(json.dumps(figures))
@@ -88,6 +96,20 @@ def show(report: Report) -> None:
             reasons[" ".join((one.score.note or repr(one.score.answer)).split())].add(one.id)
         for why, ids in sorted(reasons.items()):
             print(f"  {label}: {why:.160} ({', '.join(sorted(ids))})")
+
+
+def hostile() -> dict[str, float]:
+    """The slowest reading of a megabyte that was written to be slow to read."""
+    slowest = 0.0, "", ""
+    for name in GRADERS.keys() - {"math"}:
+        for unit in HOSTILE:
+            reply = unit * (1_000_000 // len(unit))
+            began = time.perf_counter()
+            GRADERS[name](reply, {"literal": "1"}.get(name, "A"))
+            slowest = max(slowest, (time.perf_counter() - began, name, unit))
+    seconds, name, unit = slowest
+    print(f"slowest hostile megabyte: {1000 * seconds:.0f} ms, {name} reading {unit!r}")
+    return {"hostile_ms": round(1000 * seconds, 1)}
 
 
 def compare(world: World, examples: int) -> dict[str, float]:
