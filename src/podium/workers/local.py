@@ -57,7 +57,7 @@ class LocalModel:
             path: the GGUF file.
             context: tokens that one request may have, prompt and reply together.
             parallel: requests that are worked on at once. Each takes memory for its context.
-            threads: to compute with.
+            threads: to compute with. Left out, one for small models and half the cores for others.
         """
         self.path = path
         self.context = context
