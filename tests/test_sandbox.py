@@ -497,5 +497,8 @@ async def test_the_worker_refuses_where_there_is_no_code_or_no_sandbox(sandbox: 
     with pytest.raises(WorkerError, match="no code") as refused:
         await ask(PythonWorker(sandbox=sandbox))
     assert not refused.value.retryable
+    for prose in ("Paris", "The answer is not a question."):
+        with pytest.raises(WorkerError, match="no code"):
+            await ask(PythonWorker(sandbox=sandbox), prose)
     with pytest.raises(SandboxError, match="bubblewrap"):
         await ask(PythonWorker(sandbox=Sandbox.open(bwrap="no-such-bwrap")), "print(1)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import platform
 
 from podium.errors import WorkerError
@@ -45,8 +46,9 @@ class PythonWorker:
             WorkerError: there is no code to run.
             SandboxError: there is no sandbox to run it in.
         """
-        code = extract_code(request.visible[-1].output) if request.visible else ""
-        if not code.strip():
+        output = request.visible[-1].output if request.visible else ""
+        code = extract_code(output)
+        if not (code != output or _does_something(code)):
             raise WorkerError(
                 f"{self.name}: the step gives it no code: let it read a step that writes a program",
                 status=422,
@@ -62,6 +64,15 @@ class PythonWorker:
 
     async def close(self) -> None:
         await self._sandbox.close()
+
+
+def _does_something(text: str) -> bool:
+    """Whether a text that marks no code is a program all the same: prose is not run to see."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return any(isinstance(node, (ast.Call, ast.Assign, ast.Import)) for node in ast.walk(tree))
 
 
 def describe(done: Execution[None]) -> str:
