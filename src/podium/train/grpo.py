@@ -26,7 +26,7 @@ from trl import GRPOConfig, GRPOTrainer
 from podium.prompts import Style, planner_messages
 from podium.train.pools import Row
 from podium.train.recipe import Recipe
-from podium.train.reward import advantages, discounted, gated
+from podium.train.reward import advantages_of
 from podium.train.rollouts import Outcome, Rehearsal, Sketch
 from podium.train.sampling import Habit, Sampler, Tokens, Written, generate, prefix
 from podium.types import Message, Round
@@ -191,25 +191,22 @@ class ConductorTrainer(GRPOTrainer):
         table = torch.zeros(completion_ids.shape, dtype=torch.float32, device=completion_ids.device)
         size = self.num_generations
         groups = [self._rollouts[i : i + size] for i in range(0, len(self._rollouts), size)]
-        worth = [w for group in groups for w in self._worth(group)]
+        settings, scale = self.recipe.grpo, self.recipe.reward
+        worth = [
+            w
+            for group in groups
+            for w in advantages_of(
+                [[o.reward for o in r.outcomes] for r in group],
+                scale,
+                discount=settings.discount,
+                scaled=settings.scale == "group",
+            )
+        ]
         for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
             for j, number in enumerate(rollout.drafted):
                 if number >= 0:
                     table[i, j] = rounds[number]
         return table
-
-    def _worth(self, group: Sequence[Rollout]) -> list[list[float]]:
-        """The advantage of every round of every rollout, compared within its round."""
-        settings = self.recipe.grpo
-        earned = [discounted([o.reward for o in r.outcomes], settings.discount) for r in group]
-        worth: list[list[float]] = [[] for _ in group]
-        for number in range(max(map(len, earned))):
-            there = [i for i, rounds in enumerate(earned) if len(rounds) > number]
-            rewards = gated([earned[i][number] for i in there], self.recipe.reward)
-            scaled = advantages(rewards, scaled=settings.scale == "group")
-            for i, value in zip(there, scaled, strict=True):
-                worth[i].append(value)
-        return worth
 
     # Shared prompts
 
@@ -332,7 +329,7 @@ def settings(recipe: Recipe, folder: Path) -> GRPOConfig:
         use_vllm=bool(grpo.vllm),
         vllm_mode=grpo.vllm or "server",
         use_cpu=not torch.cuda.is_available(),
-        bf16=False,
+        bf16=torch.cuda.is_available() and recipe.model.dtype == "bfloat16",
         gradient_checkpointing=torch.cuda.is_available(),
         shuffle_dataset=False,
         save_steps=grpo.save,

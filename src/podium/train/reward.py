@@ -62,3 +62,21 @@ def gated(group: Sequence[float | None], scale: Reward) -> list[float | None]:
     if not scale.gate or any(r is not None and r > scale.wrong for r in group):
         return list(group)
     return [None] * len(group)
+
+
+def advantages_of(
+    group: Sequence[Sequence[float | None]], scale: Reward, *, discount: float, scaled: bool
+) -> list[list[float]]:
+    """From the rewards of every round of every rollout, their advantages.
+
+    A round is compared with the same round of the other rollouts: a second draft is written in
+    another situation than a first one, and its mean reward is another.
+    """
+    earned = [discounted(rounds, discount) for rounds in group]
+    found: list[list[float]] = [[] for _ in group]
+    for number in range(max(map(len, earned))):
+        there = [i for i, rounds in enumerate(earned) if len(rounds) > number]
+        rewards = gated([earned[i][number] for i in there], scale)
+        for i, value in zip(there, advantages(rewards, scaled=scaled), strict=True):
+            found[i].append(value)
+    return found
