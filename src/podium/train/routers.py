@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
+    Batch = tuple[Array, NDArray[np.int64], Array]
+    """Sampled episodes: the features that were read, who was picked, and what it earned."""
+
 
 @dataclass(frozen=True, slots=True)
 class Basis:
@@ -129,11 +132,9 @@ def logistic(states: Array, rewards: Array, *, strength: float) -> Callable[[Arr
     return estimate
 
 
-Sampled = Callable[["Array"], Awaitable[tuple["Array", "NDArray[np.int64]", "Array"]]]
-"""Plays a batch of sampled episodes with these weights: features, picks and rewards."""
-
-
-async def reinforce(shape: tuple[int, int], play: Sampled, *, steps: int, rate: float) -> Array:
+async def reinforce(
+    shape: tuple[int, int], play: Callable[[Array], Awaitable[Batch]], *, steps: int, rate: float
+) -> Array:
     """Policy gradient on the same head from the same kind of episodes, with a mean baseline."""
     import numpy as np
 
