@@ -74,6 +74,17 @@ def test_a_gate_keeps_an_all_wrong_group_from_being_ordered():
     assert gated([0.5, 0.0], PAPER) == [0.5, 0.0]
 
 
+def test_a_round_is_compared_with_the_same_round_of_the_others():
+    group = [[0.5, 1.0], [0.5, 0.5], [0.0]]
+    found = advantages_of(group, PAPER, discount=0.25, scaled=False)
+    assert [len(rounds) for rounds in found] == [2, 2, 1]
+    first, second, third = found
+    assert first[1] == 0.25 == -second[1]
+    assert first[0] - second[0] == pytest.approx(0.125)  # a quarter of what came of it
+    assert third[0] < second[0]
+    assert first[0] + second[0] + third[0] == pytest.approx(0.0)
+
+
 RECIPE = """
 name = "x"
 [model]
