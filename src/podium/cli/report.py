@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from podium.app import SINGLE
-from podium.cli.view import money
 from podium.eval.page import write_page
+from podium.eval.plots import dollars
 from podium.eval.report import Figures, Report, summarise
 from podium.eval.tally import Tally, read
 
@@ -103,7 +103,7 @@ def _first(f: Figures) -> list[str]:
         f"{f.low:.1%} – {f.high:.1%}",
         chance(f.p_vs_best_single),
         "" if f.gap_closed is None else f"{f.gap_closed:.0%}",
-        money(f.usd_per_question).removeprefix("$"),
+        dollars(f.usd_per_question).removeprefix("$"),
         f"{f.calls_per_question:.1f}",
         str(f.n),
     ]

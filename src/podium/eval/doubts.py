@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from podium.eval.report import Figures
 
 SIGNIFICANT = 0.05
-ALIKE = 1.2
+ALIKE = 1.25
 """Spends that differ by less than this factor are equal."""
 FEW = 0.01
 """Share of samples that may be missing before it is worth a word."""

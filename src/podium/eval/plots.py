@@ -31,10 +31,16 @@ def accuracy_against_cost(report: Report) -> str:
     taken: list[tuple[float, float, float, float]] = [
         (x - 6, y - 6, x + 6, y + 6) for x, y in map(plot.at, shown.values())
     ]
-    for i, (name, figures) in enumerate(shown.items()):
-        parts.append(plot.point(name, figures, i))
-        parts.append(_label(name, plot.at(figures), taken))
+    parts += [plot.point(name, f, i) for i, (name, f) in enumerate(shown.items())]
+    parts += [_label(name, plot.at(f), taken) for name, f in shown.items()]
     return _svg(WIDTH, height, parts, "Share of right answers against dollars per question")
+
+
+def dollars(usd: float) -> str:
+    """Two or three digits that matter, and no powers of ten."""
+    digits = 2 if usd <= 0 else max(2, 2 - math.floor(math.log10(usd)))
+    whole, point, rest = f"{usd:.{digits}f}".partition(".")
+    return f"${whole}{point}{rest[:2]}{rest[2:].rstrip('0')}"
 
 
 def _repeats(name: str, report: Report) -> bool:
@@ -106,7 +112,7 @@ class _Plot:
         for tick in self.x.ticks():
             x = self._x(tick)
             yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="12" y2="{floor}"/>'
-            yield f'<text class="mid" x="{x:.1f}" y="{floor + 18}">${tick:.3g}</text>'
+            yield f'<text class="mid" x="{x:.1f}" y="{floor + 18}">{dollars(tick)}</text>'
         middle = (self.left + self.width) / 2
         yield f'<text class="mid" x="{middle}" y="{self.height - 6}">dollars per question</text>'
 
@@ -115,7 +121,7 @@ class _Plot:
         kind = "alone" if name.startswith(SINGLE) else f"dot c{colour % COLOURS}"
         kind = "ceiling" if name == ORACLE else kind
         interval = f"{f.low:.1%} to {f.high:.1%}"
-        tip = escape(f"{name}: {f.accuracy:.1%} ({interval}), ${f.usd_per_question:.3g}")
+        tip = escape(f"{name}: {f.accuracy:.1%} ({interval}), {dollars(f.usd_per_question)}")
         ends = f'y1="{self._y(f.low):.1f}" y2="{self._y(f.high):.1f}"'
         return (
             f'<g class="{kind}"><title>{tip}</title>'
@@ -141,7 +147,7 @@ def _label(
     inside = [box for box in boxes if box[0] >= 50 and box[2] <= WIDTH]
     box = min(inside or boxes, key=lambda box: sum(_overlap(box, other) for other in taken))
     taken.append(box)
-    return f'<text x="{box[0]:.1f}" y="{box[1] + 10:.1f}">{escape(text)}</text>'
+    return f'<text class="name" x="{box[0]:.1f}" y="{box[1] + 10:.1f}">{escape(text)}</text>'
 
 
 def _overlap(a: Sequence[float], b: Sequence[float]) -> float:
