@@ -15,6 +15,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -79,9 +80,9 @@ class Timed(grpo.ConductorTrainer):
 
     drafting = performing = 0.0
 
-    def _write(self, prompts: list[list[int]], number: int) -> list[grpo.Written]:
+    def _write(self, rollouts: Sequence[grpo.Rollout], number: int) -> list[grpo.Written]:
         started = time.perf_counter()
-        found = super()._write(prompts, number)
+        found = super()._write(rollouts, number)
         self.drafting += time.perf_counter() - started
         return found
 

@@ -32,7 +32,7 @@ def write(loaded, prompts, *, temperature: float, habit=None, max_tokens: int = 
 
     model, tokenizer = loaded
     how = Sampler.of(tokenizer, temperature=temperature, max_tokens=max_tokens)
-    return generate(model, prompts, how, habit)
+    return generate(model, prompts, how, habit=habit or expecting([]))
 
 
 def expecting(opening, ends=()):
@@ -81,3 +81,13 @@ def test_log_probabilities_are_those_of_one_plain_pass(loaded):
             scores = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
         wanted = scores.gather(-1, ids[0, len(prompt) :, None])[:, 0]
         assert torch.allclose(torch.tensor(written.logprobs), wanted, atol=1e-4)
+
+
+def test_what_is_given_below_a_prompt_is_read_like_a_longer_prompt(loaded):
+    from podium.train.sampling import Sampler, generate
+
+    model, tokenizer = loaded
+    how = Sampler.of(tokenizer, temperature=0.0, max_tokens=6)
+    whole = [tokenizer(text)["input_ids"] for text in ("a b c", "a b", "d c\nb a")]
+    split = generate(model, [t[:1] for t in whole], how, given=[t[1:] for t in whole])
+    assert [w.tokens for w in split] == [w.tokens for w in generate(model, whole, how)]

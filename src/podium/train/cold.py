@@ -22,7 +22,7 @@ from podium.prompts import WHOLE
 from podium.train.grpo import Writer
 from podium.train.pools import Row
 from podium.train.recipe import Cold
-from podium.train.sampling import Tokens, prefix
+from podium.train.sampling import Table, Tokens, below
 from podium.types import Completion, Draft, Round, Step, StepResult, Workflow
 from podium.workers import Pool
 from podium.workflow import render
@@ -125,20 +125,15 @@ def teach(model: Any, lesson: Lesson, folder: Path) -> None:
 
 class ColdTrainer(Trainer):
     def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
-        ids, mask, width = inputs["ids"], inputs["mask"], inputs["width"]
-        cache = prefix(model, ids[:, : width - 1], mask[:, : width - 1])
-        out = model(input_ids=ids[:, width - 1 :], attention_mask=mask, past_key_values=cache)
-        targets = ids[:, width:].masked_fill(mask[:, width:] == 0, -100)
-        logits = out.logits[:, :-1].float()
+        table = Table(inputs["ids"], inputs["mask"], inputs["shared"])
+        logits = below(model, table).logits[:, :-1].float()
+        ids, mask = table.ids[:, table.shared + 1 :], table.mask[:, table.shared + 1 :]
+        targets = ids.masked_fill(mask == 0, -100)
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def collate(examples: Sequence[dict[str, Any]], pad: int) -> dict[str, Any]:
-    """Prompts end and drafts begin at the same column."""
     pairs = [(e["prompt"], d) for e in examples for d in e["drafts"]]
-    width, length = max(len(p) for p, _ in pairs), max(len(d) for _, d in pairs)
-    ids = [[pad] * (width - len(p)) + p + d + [pad] * (length - len(d)) for p, d in pairs]
-    mask = [
-        [0] * (width - len(p)) + [1] * (len(p) + len(d)) + [0] * (length - len(d)) for p, d in pairs
-    ]
-    return {"ids": torch.tensor(ids), "mask": torch.tensor(mask), "width": width}
+    prompts, drafts = [p for p, _ in pairs], [d for _, d in pairs]
+    table = Table.of([p[:-1] for p in prompts], [p[-1:] for p in prompts], drafts, pad=pad)
+    return {"ids": table.ids, "mask": table.mask, "shared": table.shared}

@@ -28,7 +28,7 @@ from podium.train.pools import Row
 from podium.train.recipe import Recipe
 from podium.train.reward import advantages_of
 from podium.train.rollouts import Outcome, Rehearsal, Sketch
-from podium.train.sampling import Habit, Sampler, Tokens, Written, generate, prefix
+from podium.train.sampling import Habit, Sampler, Table, Tokens, Written, below, generate
 from podium.types import Message, Round
 
 
@@ -112,7 +112,7 @@ class ConductorTrainer(GRPOTrainer):
         self.rehearsal, self.runner, self.watch = rehearsal, runner, watch
         self._batch: list[Row] = []
         self._rollouts: list[Rollout] = []
-        self._habits = [Habit() for _ in range(recipe.limits.rounds)]
+        self._habit = Habit()
         super().__init__(reward_funcs=_last_reward, rollout_func=_play, **settings)
         self.remove_callback(PrinterCallback)
 
@@ -174,7 +174,7 @@ class ConductorTrainer(GRPOTrainer):
                 rollout.tokens += turn
                 rollout.drafted += [-1] * len(turn)
                 rollout.logprobs += [0.0] * len(turn)
-        drafts = self._write([r.prompt + r.tokens for r in rollouts], number)
+        drafts = self._write(rollouts, number)
         sketches = [
             Sketch(r.row.problem, r.row.pool, self.writer.text(d.tokens), r.rounds)
             for r, d in zip(rollouts, drafts, strict=True)
@@ -210,10 +210,11 @@ class ConductorTrainer(GRPOTrainer):
 
     # Shared prompts
 
-    def _write(self, prompts: list[Tokens], number: int) -> list[Written]:
-        shared = self.num_generations if number == 0 else 1
+    def _write(self, rollouts: Sequence[Rollout], number: int) -> list[Written]:
         if self.use_vllm or not self._alone:
-            drafts, logprobs = self._generate_single_turn(prompts, None, {}, shared)
+            contexts = [r.prompt + r.tokens for r in rollouts]
+            shared = self.num_generations if number == 0 else 1
+            drafts, logprobs = self._generate_single_turn(contexts, None, {}, shared)
             known = logprobs or [[-math.inf] * len(d) for d in drafts]
             return [Written(*both) for both in zip(drafts, known, strict=True)]
         model = self.accelerator.unwrap_model(self.model)
@@ -223,7 +224,13 @@ class ConductorTrainer(GRPOTrainer):
             max_tokens=self.args.max_completion_length,
         )
         model.eval()
-        written = generate(model, prompts, how, self._habits[number])
+        written = generate(
+            model,
+            [r.prompt for r in rollouts],
+            how,
+            given=[r.tokens for r in rollouts],
+            habit=None if number else self._habit,
+        )
         model.train()
         return written
 
@@ -256,13 +263,7 @@ class ConductorTrainer(GRPOTrainer):
             ids, mask = input_ids[rows, :end], attention_mask[rows, :end]
             labels = ids.masked_fill(mask == 0, -100)[:, prompt - 1 :]
             labels[:, 0] = -100
-            out = model(
-                input_ids=ids[:, prompt - 1 :],
-                attention_mask=mask,
-                past_key_values=prefix(model, ids[:, : prompt - 1], mask[:, : prompt - 1]),
-                labels=labels,
-                fused_lm_head=True,
-            )
+            out = below(model, Table(ids, mask, prompt - 1), labels=labels, fused_lm_head=True)
             where = (rows[:, None], torch.arange(width)[None, :])
             logps = logps.index_put(where, out.log_probs[:, -width:])
             entropies = entropies.index_put(where, out.entropy[:, -width:].detach())

@@ -111,11 +111,21 @@ def _opening(drafts: Sequence[Tokens]) -> Tokens:
 
 @torch.no_grad()
 def generate(
-    model: Any, prompts: Sequence[Tokens], how: Sampler, habit: Habit | None = None
+    model: Any,
+    prompts: Sequence[Tokens],
+    how: Sampler,
+    *,
+    given: Sequence[Tokens] | None = None,
+    habit: Habit | None = None,
 ) -> list[Written]:
-    """Sample under each prompt."""
-    habit = habit or Habit()
-    work = _Work(model, how, prompts)
+    """Sample under each prompt, and under what is `given` below it, which rows do not share.
+
+    A habit pays where little is given, since what stands above is read anew for every check.
+    """
+    work = _Work(model, how, prompts, given or [[]] * len(prompts))
+    if habit is None:
+        work.write()
+        return work.written
     work.check(dict.fromkeys(work.going(), habit.opening))
     work.write(until=how.newline)
     work.check({i: habit.end(work.written[i].tokens) for i in work.going()})
@@ -127,8 +137,10 @@ def generate(
 class _Work:
     """Drafts in the making."""
 
-    def __init__(self, model: Any, how: Sampler, prompts: Sequence[Tokens]) -> None:
-        self.model, self.how, self.prompts = model, how, prompts
+    def __init__(
+        self, model: Any, how: Sampler, prompts: Sequence[Tokens], given: Sequence[Tokens]
+    ) -> None:
+        self.model, self.how, self.prompts, self.given = model, how, prompts, given
         self.written = [Written() for _ in prompts]
 
     def going(self) -> list[int]:
@@ -138,24 +150,24 @@ class _Work:
         full = len(written.tokens) >= self.how.max_tokens
         return full or bool(written.tokens and written.tokens[-1] in self.how.ends)
 
-    def _contexts(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-        whole = [self.prompts[i] + self.written[i].tokens for i in rows]
-        width, pad = max(map(len, whole)), self.how.pad
-        ids = torch.tensor([[pad] * (width - len(t)) + t for t in whole])
-        mask = torch.tensor([[0] * (width - len(t)) + [1] * len(t) for t in whole])
-        return ids, mask
+    def _laid_out(self, rows: Sequence[int], more: Sequence[Tokens]) -> Table:
+        """The prompts, which many rows share; what was written below them; and what may follow."""
+        return Table.of(
+            [self.prompts[i][:-1] for i in rows],
+            [[self.prompts[i][-1], *self.given[i], *self.written[i].tokens] for i in rows],
+            more,
+            pad=self.how.pad,
+        )
 
     def write(self, *, until: int = -1) -> None:
         """Token by token. Rows that have ended, or reached `until`, leave the batch."""
         rows = self.going()
         if not rows:
             return
-        ids, mask = self._contexts(rows)
-        cache, last = prefix(self.model, ids[:, :-1], mask[:, :-1]), ids[:, -1:]
-        while rows:
-            out = self.model(
-                input_ids=last, attention_mask=mask, past_key_values=cache, use_cache=True
-            )
+        table = self._laid_out(rows, [[] for _ in rows])
+        out, mask = below(self.model, table, logits_to_keep=1), table.mask
+        cache = out.past_key_values
+        while True:
             scores = self.how.scores(out.logits[:, -1])
             last = self.how.sample(scores)
             chosen = last[:, 0].tolist()
@@ -167,32 +179,35 @@ class _Work:
                 for n, row in enumerate(rows)
                 if chosen[n] != until and not self._ended(self.written[row])
             ]
+            if not still:
+                return
             if len(still) < len(rows):
-                rows, kept = [rows[n] for n in still], torch.tensor(still, dtype=torch.long)
+                rows, kept = [rows[n] for n in still], torch.tensor(still)
                 last, mask = last[kept], mask[kept]
                 cache.batch_select_indices(kept)
+            out = self.model(
+                input_ids=last,
+                attention_mask=mask,
+                position_ids=positions(mask)[:, -1:],
+                past_key_values=cache,
+                use_cache=True,
+            )
 
     def check(self, expected: dict[int, Tokens]) -> None:
         """Take of what is expected as much as the model goes along with, and its own word then."""
-        room = {
-            i: e[: self.how.max_tokens - len(self.written[i].tokens)] for i, e in expected.items()
-        }
+        most = self.how.max_tokens
+        room = {i: e[: most - len(self.written[i].tokens)] for i, e in expected.items()}
         rows = sorted((i for i, e in room.items() if e), key=lambda i: len(room[i]))
         for start in range(0, len(rows), TOGETHER):
             some = rows[start : start + TOGETHER]
             self._check(some, [room[i] for i in some])
 
     def _check(self, rows: Sequence[int], expected: Sequence[Tokens]) -> None:
-        ids, mask = self._contexts(rows)
         width = max(map(len, expected))
-        more = torch.tensor([e + [self.how.pad] * (width - len(e)) for e in expected])
-        out = self.model(
-            input_ids=torch.cat([ids[:, -1:], more[:, :-1]], dim=1),
-            attention_mask=torch.cat([mask, torch.ones_like(more[:, :-1])], dim=1),
-            past_key_values=prefix(self.model, ids[:, :-1], mask[:, :-1]),
-            use_cache=True,
-        )
-        scores = self.how.scores(out.logits)
+        table = self._laid_out(rows, expected)
+        out = below(self.model, table, logits_to_keep=width + 1)
+        more = table.ids[:, -width:]
+        scores = self.how.scores(out.logits[:, :-1])
         taken = self.how.accepts(scores, more)
         likely = scores.gather(-1, more[..., None])[..., 0]
         for n, row in enumerate(rows):
@@ -209,14 +224,59 @@ class _Work:
         self.written[row].add(token, float(scores[token]))
 
 
-def prefix(model: Any, ids: Tensor, mask: Tensor) -> DynamicCache:
-    """The cache of these prompts, each different one computed once."""
-    both = torch.stack([ids, mask.to(ids.dtype)], dim=-1)
-    unique, inverse = torch.unique(both, dim=0, return_inverse=True)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of tokens in columns: a part that rows may share, and the parts below it."""
+
+    ids: Tensor
+    mask: Tensor
+    shared: int
+    """Columns of the first part."""
+
+    @staticmethod
+    def of(
+        shared: Sequence[Tokens], own: Sequence[Tokens], more: Sequence[Tokens], *, pad: int
+    ) -> Table:
+        """The first two parts end, and the third begins, at the same column in every row."""
+        widths = [max(map(len, part)) for part in (shared, own, more)]
+        ids, mask = [], []
+        for a, b, c in zip(shared, own, more, strict=True):
+            gaps = [width - len(part) for width, part in zip(widths, (a, b, c), strict=True)]
+            ids.append([pad] * gaps[0] + a + [pad] * gaps[1] + b + c + [pad] * gaps[2])
+            ones = [[1] * len(part) for part in (a, b, c)]
+            zeros = [[0] * gap for gap in gaps]
+            mask.append(zeros[0] + ones[0] + zeros[1] + ones[1] + ones[2] + zeros[2])
+        return Table(torch.tensor(ids), torch.tensor(mask), widths[0])
+
+
+def positions(mask: Tensor) -> Tensor:
+    """Of tokens among the real ones of their row, wherever the row is padded."""
+    return (mask.cumsum(dim=1) - 1).clamp(min=0)
+
+
+def below(model: Any, table: Table, **how: Any) -> Any:
+    """The model's output under the shared columns, of which each different row is computed once."""
+    place = positions(table.mask)
+    return model(
+        input_ids=table.ids[:, table.shared :],
+        attention_mask=table.mask,
+        position_ids=place[:, table.shared :],
+        past_key_values=_shared(model, table, place),
+        **how,
+    )
+
+
+def _shared(model: Any, table: Table, place: Tensor) -> DynamicCache:
+    if not table.shared:
+        return DynamicCache()
+    columns = slice(0, table.shared)
+    every = torch.stack([table.ids[:, columns], table.mask[:, columns], place[:, columns]], dim=-1)
+    unique, inverse = torch.unique(every, dim=0, return_inverse=True)
     cache = DynamicCache()
     model(
         input_ids=unique[..., 0],
         attention_mask=unique[..., 1],
+        position_ids=unique[..., 2],
         past_key_values=cache,
         use_cache=True,
         logits_to_keep=1,
