@@ -32,7 +32,8 @@ SEEN_SECONDS = 1.0
 BOOK_SECONDS = 0.2
 """After which what was spent out of a purse is booked, and what is not needed given back."""
 AHEAD = 32
-"""How many runs a purse is filled for where the budget allows."""
+AHEAD_SHARE = 0.01
+"""A purse is filled for so many runs, but with no more than this part of the budget."""
 CENT = 1e-9
 """What sums of dollars may be off by."""
 USED_UP = "the budget of this key is used up"
@@ -61,6 +62,11 @@ class Key:
     @property
     def limited(self) -> bool:
         return self.daily is not None or self.monthly is not None
+
+    @property
+    def budget(self) -> float:
+        """The tightest."""
+        return min(b for b in (self.daily, self.monthly) if b is not None)
 
     @property
     def left(self) -> float:
@@ -198,7 +204,7 @@ class Keys:
 
     async def _fill(self, purse: Purse, usd: float) -> float:
         """Hold more of the budget: for many runs, for this one, or the last of it."""
-        for wanted in (AHEAD * usd, usd):
+        for wanted in (max(usd, min(AHEAD * usd, AHEAD_SHARE * purse.key.budget)), usd):
             if purse.free >= usd:  # another run has filled it meanwhile
                 return usd
             if await self._hold(purse, wanted - max(0.0, purse.free)):
