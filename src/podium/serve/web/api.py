@@ -1,0 +1,247 @@
+"""The routes of the page. Each admits its caller first, and shows a key its own runs alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from podium.serve import chat
+from podium.serve.desk import Desk
+from podium.serve.exchange import Headers, Outlet, Receive, Scope, Send, Watch, header, read_body
+from podium.serve.keys import Key
+from podium.serve.web import figures, runs, shelf
+from podium.serve.web.files import HEADERS, serve_file
+from podium.serve.web.live import Lives
+from podium.serve.web.outline import draft_in_full, outline, step_in_full
+from podium.serve.wire import Json, Refusal
+from podium.types import Run
+
+Admit = Callable[[Desk, Headers], Awaitable[Key]]
+
+SHARED_BYTES = 32 << 20
+"""Of a run that is shared as one file."""
+REPORT_POLICY = "sandbox allow-scripts allow-popups"
+"""A report brings its own content policy; here it also loses its origin, and so every access."""
+
+
+def routes(desk: Desk, admit: Admit) -> list[Route]:
+    """What the page needs; `admit` says whose request it is, or refuses it."""
+    web = Web(desk, admit)
+    return [
+        Route("/", serve_file),
+        Route("/web/api/me", web.me),
+        Route("/web/api/ask", web.ask, methods=["POST"]),
+        Route("/web/api/runs", web.runs),
+        Route("/web/api/runs/{id}", web.run),
+        Route("/web/api/runs/{id}/full", web.full),
+        Route("/web/api/runs/{id}/events", Events(web)),
+        Route("/web/api/runs/{id}/stop", web.stop, methods=["POST"]),
+        Route("/web/api/runs/{id}/steps/{round:int}/{index:int}", web.step),
+        Route("/web/api/runs/{id}/drafts/{round:int}/{index:int}", web.draft),
+        Route("/web/api/pool", web.pool),
+        Route("/web/api/spend", web.spend),
+        Route("/web/api/training", web.trainings),
+        Route("/web/api/training/metrics", web.metrics),
+        Route("/web/api/training/samples", web.samples),
+        Route("/web/api/evaluations", web.evaluations),
+        Route("/web/api/evaluations/figures", web.figures),
+        Route("/web/api/evaluations/ticket", web.ticket, methods=["POST"]),
+        Route("/web/report/{ticket}", web.report),
+        Route("/web/{path:path}", serve_file),
+    ]
+
+
+class Web:
+    def __init__(self, desk: Desk, admit: Admit) -> None:
+        self.desk = desk
+        self.lives = Lives(desk)
+        self._admit = admit
+        self._evaluations = shelf.Evaluations()
+
+    async def key(self, headers: Headers) -> Key:
+        return await self._admit(self.desk, headers)
+
+    async def me(self, request: Request) -> Response:
+        """Who asks, and what they may use."""
+        key = await self.key(request.headers.raw)
+        podium = self.desk.podium
+        return _json(
+            {
+                "key": key.name if key.id else None,
+                "models": self.desk.models(key),
+                "workers": [
+                    n for n in podium.pool.names if key.workers is None or n in key.workers
+                ],
+                "limits": podium.limits(),
+                "shelf": await self._shelf() is not None,
+            }
+        )
+
+    # ── runs ──
+
+    async def ask(self, request: Request) -> Response:
+        """Begin a run; the body is that of a chat completion."""
+        key = await self.key(request.headers.raw)
+        raw = await read_body(request.headers.raw, request.receive)
+        try:
+            body = orjson.loads(raw)
+        except orjson.JSONDecodeError as exc:
+            raise Refusal(f"the body is not JSON: {exc}") from None
+        job = await self.desk.job(chat.read(body, ()), key)
+        return _json({"run": await self.lives.start(job)})
+
+    async def runs(self, request: Request) -> Response:
+        key = await self.key(request.headers.raw)
+        return _json(await runs.page(self.desk.podium.store, key.id, request.query_params))
+
+    async def run(self, request: Request) -> Response:
+        key, run = await self._found(request)
+        live = self.lives.find(run.id, key.id)
+        return _json({**outline(run), "live": live is not None and not live.over})
+
+    async def full(self, request: Request) -> Response:
+        """The run with every message, for the file that is shared."""
+        _, run = await self._found(request)
+        body = orjson.dumps(
+            {
+                **outline(run),
+                "steps": [[step_in_full(r) for r in round.results] for round in run.rounds],
+            }
+        )
+        if len(body) > SHARED_BYTES:
+            raise Refusal("this run is too large for one file", 413)
+        return Response(body, 200, HEADERS, "application/json")
+
+    async def step(self, request: Request) -> Response:
+        _, run = await self._found(request)
+        round, index = request.path_params["round"], request.path_params["index"]
+        if round >= len(run.rounds) or index >= len(run.rounds[round].results):
+            raise Refusal("there is no such step", 404)
+        return _json(step_in_full(run.rounds[round].results[index]))
+
+    async def draft(self, request: Request) -> Response:
+        _, run = await self._found(request)
+        round, index = request.path_params["round"], request.path_params["index"]
+        if round >= len(run.rounds) or index >= len(run.rounds[round].drafts):
+            raise Refusal("there is no such draft", 404)
+        return _json(draft_in_full(run.rounds[round].drafts[index]))
+
+    async def stop(self, request: Request) -> Response:
+        key = await self.key(request.headers.raw)
+        id = request.path_params["id"]
+        live = self.lives.find(id, key.id)
+        if live is None:
+            await self.elsewhere(id, key)
+        else:
+            self.lives.stop(live)
+        return _json({"run": id})
+
+    async def elsewhere(self, id: str, key: Key) -> None:
+        """Why a run is not under way here: it is not known, it is over, or another process has it.
+
+        Raises:
+            Refusal: with 421 the same request may find the right process.
+        """
+        record = await self.desk.podium.store.record(id, owner=key.id)
+        if record is None:
+            raise Refusal("there is no such run", 404)
+        if record.state != "unfinished":
+            raise Refusal("this run is over", 410)
+        raise Refusal("this run is under way in another process", 421)
+
+    async def _found(self, request: Request) -> tuple[Key, Run]:
+        key = await self.key(request.headers.raw)
+        run = await self.desk.podium.run(request.path_params["id"], owner=key.id)
+        if run is None:
+            raise Refusal("there is no such run", 404)
+        return key, run
+
+    # ── figures ──
+
+    async def pool(self, request: Request) -> Response:
+        return _json(await figures.pool(self.desk, await self.key(request.headers.raw)))
+
+    async def spend(self, request: Request) -> Response:
+        return _json(await figures.spend(self.desk, await self.key(request.headers.raw)))
+
+    # ── the shelf ──
+
+    async def trainings(self, request: Request) -> Response:
+        await self.key(request.headers.raw)
+        return _json(await asyncio.to_thread(shelf.trainings, await self._shelf()))
+
+    async def metrics(self, request: Request) -> Response:
+        folder = await self._folder(request, shelf.METRICS)
+        return _json(await asyncio.to_thread(shelf.metrics, folder, _whole(request, "after")))
+
+    async def samples(self, request: Request) -> Response:
+        folder = await self._folder(request, shelf.METRICS)
+        return _json(await asyncio.to_thread(shelf.samples, folder, _whole(request, "step")))
+
+    async def evaluations(self, request: Request) -> Response:
+        await self.key(request.headers.raw)
+        names = await asyncio.to_thread(shelf.found, await self._shelf(), shelf.RESULTS)
+        return _json([{"name": name} for name in names])
+
+    async def figures(self, request: Request) -> Response:
+        folder = await self._folder(request, shelf.RESULTS)
+        return _json(await self._evaluations.figures(folder))
+
+    async def ticket(self, request: Request) -> Response:
+        folder = await self._folder(request, shelf.RESULTS)
+        return _json({"ticket": await self._evaluations.ticket(folder)})
+
+    async def report(self, request: Request) -> Response:
+        body = self._evaluations.page(request.path_params["ticket"])
+        if body is None:
+            raise Refusal("this address was good for a minute: open the report again", 404)
+        headers = {**HEADERS, "content-security-policy": REPORT_POLICY, "cache-control": "no-store"}
+        return Response(body, 200, headers, "text/html; charset=utf-8")
+
+    async def _shelf(self) -> Path | None:
+        return shelf.shelf(keyed=await self.desk.keys.exist())
+
+    async def _folder(self, request: Request, mark: str) -> Path:
+        await self.key(request.headers.raw)
+        name = request.query_params.get("name", "")
+        return await asyncio.to_thread(shelf.at, await self._shelf(), mark, name)
+
+
+class Events:
+    """A run's events as they happen, and first those that a reader has missed."""
+
+    def __init__(self, web: Web) -> None:
+        self._web = web
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        key = await self._web.key(scope["headers"])
+        id = scope["path_params"]["id"]
+        live = self._web.lives.find(id, key.id)
+        if live is None:
+            await self._web.elsewhere(id, key)
+            return
+        last = header(scope["headers"], b"last-event-id")
+        outlet = Outlet(send)
+        live.follow(outlet, int(last) if last.isdigit() else 0)
+        try:
+            async with Watch(receive):
+                await outlet.pump()
+        finally:
+            live.leave(outlet)
+
+
+def _whole(request: Request, name: str) -> int:
+    given = request.query_params.get(name, "-1")
+    if not given.removeprefix("-").isdecimal():
+        raise Refusal(f"`{name}` must be a whole number", param=name)
+    return int(given[:12])
+
+
+def _json(value: Json | object) -> Response:
+    return Response(orjson.dumps(value), 200, HEADERS, "application/json")
