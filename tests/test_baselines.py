@@ -1,5 +1,8 @@
 """Strategies to compare with: each one a workflow that the executor performs."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from podium import Limits, Member, Pool, Price, Question, Terms
@@ -8,8 +11,11 @@ from podium.eval import baselines
 from podium.eval.router import Lessons, router, train
 from podium.eval.strategies import Field, Spec, Spend, Standing, build, parse_spec, parse_specs
 from podium.ledger import Ledger
+from podium.models import SMOLLM2, embedded_model
 from podium.prompts import WHOLE
 from podium.testing import ScriptedWorker
+from podium.trinity import Head, Reading
+from podium.trinity.states import file_digest
 
 PRICE = Price(1.0, 2.0)
 
@@ -225,6 +231,46 @@ def test_what_does_not_exist_is_named():
 def test_a_replay_refuses_what_was_never_recorded(text):
     with pytest.raises(ConfigError, match="never recorded"):
         build(parse_spec(text), field(pool(says("a", "x"), says("b", "x")), replay=True))
+
+
+def checkpoint(folder: Path, **more) -> Path:
+    folder.mkdir(exist_ok=True)
+    manner = {"steps": 3, "base": SMOLLM2.name, "workers": ["b", "a"], "style": {"form": "compact"}}
+    (folder / "conductor.json").write_text(json.dumps(manner | more))
+    return folder
+
+
+def test_a_checkpoint_leads_the_pool_in_the_order_it_was_trained_with(tmp_path):
+    team = pool(says("a", "x"), says("b", "x"), says("c", "x"))
+    entrant = build(parse_spec(f"conductor:{checkpoint(tmp_path / 'it')}"), field(team))
+    assert entrant.strategy.pool.names == ("b", "a")
+    assert entrant.strategy.planner.style.form == "compact"
+    assert entrant.limits.steps == 3 and entrant.limits.rounds == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [({"workers": ["z"]}, "the pool has no 'z'"), ({"steps": "many"}, "conductor.json cannot be")],
+)
+def test_a_checkpoint_that_does_not_fit_says_why(more, complaint, tmp_path):
+    made = checkpoint(tmp_path / "it", **more)
+    with pytest.raises(ConfigError, match=complaint):
+        build(parse_spec(f"conductor:{made}"), field(pool(says("a", "x"))))
+
+
+async def test_an_evolved_head_picks_a_worker_by_the_state_of_its_model(tmp_path):
+    try:
+        model = embedded_model()
+    except ConfigError as missing:
+        pytest.skip(str(missing))
+    reading = Reading(SMOLLM2.name, file_digest(model), 576)
+    Head.zero(reading, ["b", "unknown"]).save(tmp_path / "head.json")
+    team = pool(says("a", "first"), says("b", "second"))
+    entrant = build(parse_spec(f"trinity:{tmp_path / 'head.json'}"), field(team))
+    try:
+        assert (await solve(entrant)).answer == "second"
+    finally:
+        await entrant.strategy.coordinator.states.model.close()
 
 
 def test_a_pool_without_somebody_who_counts_gets_one():

@@ -342,6 +342,18 @@ async def test_a_worker_that_fails_half_the_time_is_counted(shell):
     assert any("4 samples are unscored" in doubt for doubt in figures["doubts"])
 
 
+async def test_a_worker_that_is_measured_alone_is_never_stood_in_for(shell):
+    async with Upstream({"a": [Refuse(500)], "b": ["<answer>1</answer>"]}) as upstream:
+        shell.set_up(upstream.url, 2)
+        file = shell.folder / "podium.toml"
+        file.write_text(file.read_text().replace('name = "a"', 'name = "a"\nfallback = "b"'))
+        code, out, _ = await shell(*EVAL, "--strategy", "single:a")
+        assert {sent.model for sent in upstream.requests} == {"a"}
+    figures = json.loads(out)["single:a"]  # a row of its own, though nothing could be scored
+    assert code == 0 and figures["accuracy"] is None
+    assert (figures["n"], figures["unscored"], figures["failures"]) == (0, 2, {"infra": 2})
+
+
 async def test_equal_spend_gives_the_best_worker_as_many_samples_as_the_other_costs(shell):
     async with Upstream([adds]) as upstream:
         shell.set_up(upstream.url, 4)

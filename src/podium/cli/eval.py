@@ -24,6 +24,7 @@ from podium.eval.runner import Estimate, Evaluation, Plan, Watch
 from podium.eval.setting import Setting, asked, recorded
 from podium.eval.strategies import parse_specs
 from podium.eval.tasks import find
+from podium.workshop import embedded
 
 REPLAYED_AT_ONCE = 64
 ASKED_AT_ONCE = 16
@@ -47,9 +48,7 @@ class Place:
             return
         assert self.task is not None
         path = self.config or find_config()
-        if path is None:
-            raise ConfigError("there is no podium.toml: `podium init` writes one, or use --config")
-        config = load(path)
+        config = load(path) if path else embedded()
         # Every call is kept beside the results, so that none is paid for twice.
         recording = "replay" if config.recording == "replay" else "read-through"
         config = config.model_copy(update={"recording": recording})

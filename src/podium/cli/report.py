@@ -15,7 +15,7 @@ from rich.text import Text
 from podium.app import SINGLE
 from podium.eval.page import write_page
 from podium.eval.plots import dollars
-from podium.eval.report import Figures, Report, summarise
+from podium.eval.report import Figures, Report, percent, summarise
 from podium.eval.tally import Tally, read
 
 PAGE = "report.html"
@@ -99,7 +99,7 @@ def _table(
 
 def _first(f: Figures) -> list[str]:
     return [
-        f"{f.accuracy:.1%}",
+        percent(f.accuracy),
         f"{f.low:.1%} – {f.high:.1%}",
         chance(f.p_vs_best_single),
         "" if f.gap_closed is None else f"{f.gap_closed:.0%}",

@@ -1,7 +1,8 @@
-"""A trained Conductor from its directory: weights, and `conductor.json`, which says how to use it.
+"""Trained strategies from their files: a Conductor's directory, and TRINITY's head.
 
-An adapter in GGUF form runs under llama.cpp on any machine; weights in Hugging Face's format need
-torch.
+A Conductor is weights and `conductor.json`, which says how to use them. An adapter in GGUF form
+runs under llama.cpp on any machine; weights in Hugging Face's format need torch. A head names the
+model whose states it reads.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from podium.conductor import Conductor
+from podium.conductor import Conductor, Strategy
 from podium.errors import ConfigError
-from podium.models import ADAPTERS, find_model
+from podium.models import ADAPTERS, KNOWN, find_model
 from podium.planner import ModelPlanner
 from podium.prompts import Form, Show, Style
 from podium.types import Limits, Sampling
@@ -106,3 +107,25 @@ def _numbered(pool: Pool, manner: Manner) -> Pool:
     raise ConfigError(
         f"this Conductor leads {', '.join(manner.workers)}: the pool has no {missing[0]!r}"
     )
+
+
+def load_trinity(file: Path, pool: Pool) -> Strategy:
+    """The coordinator with this head, on the model it was trained on.
+
+    Raises:
+        ConfigError: the file is no head, or its model is not on this machine.
+    """
+    from podium.trinity import Coordinator, Head, LocalStates, States, TransformersStates, Trinity
+    from podium.workers.local import LocalModel
+
+    head = Head.load(file)
+    unknown = [name for name in head.workers if name not in pool.names]
+    if len(unknown) == len(head.workers):
+        raise ConfigError(f"{file} chooses among {', '.join(head.workers)}: none is in the pool")
+    model = head.reading.model
+    states: States
+    if model in KNOWN or model.endswith(".gguf"):
+        states = LocalStates(LocalModel(find_model(model)))
+    else:
+        states = TransformersStates(model)
+    return Trinity(Coordinator(head, states), pool)

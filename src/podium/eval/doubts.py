@@ -58,7 +58,7 @@ def _of_all(tally: Tally, figures: Mapping[str, Figures]) -> Iterator[str]:
 
 
 def _better_alone(tally: Tally, figures: Mapping[str, Figures]) -> str:
-    alone = {n: f.accuracy for n, f in figures.items() if n.startswith(SINGLE)}
+    alone = {n: f.accuracy for n, f in figures.items() if f.n and n.startswith(SINGLE)}
     best = max(alone, key=lambda name: alone[name], default="")
     chosen = alone.get(str(tally.reference), 1.0)
     return best.removeprefix(SINGLE) if best and alone[best] > chosen else ""
@@ -81,6 +81,8 @@ def _of_one(name: str, own: Figures, tally: Tally) -> Iterator[str]:
             f"unpaired: it shares {own.paired} of {len(tally.items)} questions with the best "
             "single worker, and p rests on those alone"
         )
+    if not own.n:
+        yield "nothing of it could be scored"
     if own.unscored > FEW * (own.n + own.unscored):
         yield f"{own.unscored} samples are unscored and missing from the accuracy"
     if (failed := sum(own.failures.values())) > FEW * own.n:
@@ -93,7 +95,7 @@ def _of_one(name: str, own: Figures, tally: Tally) -> Iterator[str]:
 def _of_its_gain(name: str, figures: Mapping[str, Figures]) -> Iterator[str]:
     """Whether more calls, rather than better ones, may explain that it beats the best single."""
     best, own = figures.get(BEST_SINGLE), figures[name]
-    if best is None or name in (BEST_SINGLE, "oracle") or own.accuracy <= best.accuracy:
+    if best is None or name in (BEST_SINGLE, "oracle") or not own.accuracy > best.accuracy:
         return
     if own.p_vs_best_single is not None and own.p_vs_best_single >= SIGNIFICANT:
         yield f"its gain over the best single worker may be chance (p = {own.p_vs_best_single:.2f})"

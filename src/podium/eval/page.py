@@ -23,7 +23,7 @@ import orjson
 from podium.app import SINGLE
 from podium.errors import ConfigError
 from podium.eval import plots
-from podium.eval.report import Figures, Report
+from podium.eval.report import Figures, Report, percent
 from podium.eval.results import Results, Sample
 from podium.eval.tally import Tally
 
@@ -92,7 +92,7 @@ def _summary(report: Report) -> str:
     best, oracle = report.figures.get("best-single"), report.figures.get("oracle")
     said = [f"{len(report.figures)} strategies"]
     if best:
-        said.append(f"best single worker {escape(best.says)} {best.accuracy:.1%}")
+        said.append(f"best single worker {escape(best.says)} {percent(best.accuracy)}")
     if oracle:
         said.append(f"some worker right {oracle.accuracy:.1%}")
     return " · ".join(said)
@@ -137,7 +137,7 @@ def _row(name: str, f: Figures, front: bool) -> str:
     failed = ", ".join(f"{n} {escape(blame)}" for blame, n in f.failures.items()) or "0"
     inner = ", ".join(f"{n} {escape(blame)}" for blame, n in f.step_failures.items())
     cells = [
-        f"<b>{f.accuracy:.1%}</b> <small>{f.low:.1%} – {f.high:.1%}</small>",
+        f"<b>{percent(f.accuracy)}</b> <small>{f.low:.1%} – {f.high:.1%}</small>",
         "" if p is None else "&lt;0.001" if p < 0.001 else f"{p:.3f}",
         "" if f.gap_closed is None else f"{f.gap_closed:.0%}",
         plots.dollars(f.usd_per_question).removeprefix("$"),

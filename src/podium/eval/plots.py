@@ -19,7 +19,9 @@ LETTER = 6.1
 
 def accuracy_against_cost(report: Report) -> str:
     """Every strategy as a point with its interval, and the front of those worth their price."""
-    shown = {n: f for n, f in report.figures.items() if not _repeats(n, report)}
+    shown = {n: f for n, f in report.figures.items() if f.n and not _repeats(n, report)}
+    if not shown:
+        return ""
     scale = _Scale.over([f.usd_per_question for f in shown.values()])
     height = 420
     low = max(0.0, math.floor(20 * min(f.low for f in shown.values())) / 20)

@@ -6,6 +6,7 @@ could not be scored, what failed and whose fault it was are figures like the oth
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,10 @@ from podium.eval.tally import BEST_SINGLE, Tally
 ORACLE = "oracle"
 
 
+def percent(share: float, digits: int = 1) -> str:
+    return "–" if math.isnan(share) else f"{share:.{digits}%}"
+
+
 @dataclass(frozen=True, slots=True)
 class Category:
     n: int
@@ -36,6 +41,7 @@ class Figures:
 
     n: int
     accuracy: float
+    """Not a number where nothing could be scored; JSON says null."""
     low: float
     high: float
     p_vs_best_single: float | None
@@ -95,7 +101,11 @@ def summarise(tally: Tally) -> Report:
     if tally.oracle:
         figures[ORACLE] = _oracle(tally, [figures[f"{SINGLE}{w}"] for w in tally.workers])
     figures = dict(sorted(figures.items(), key=lambda pair: _place(pair[0])))
-    points = {n: (f.usd_per_question, f.accuracy) for n, f in figures.items() if n != ORACLE}
+    points = {
+        name: (f.usd_per_question, f.accuracy)
+        for name, f in figures.items()
+        if f.n and name != ORACLE
+    }
     said = doubts(tally, figures)
     return Report(
         tally.label,
@@ -110,7 +120,7 @@ def summarise(tally: Tally) -> Report:
 
 def _rows(tally: Tally) -> dict[str, str]:
     """Every row under its own name, and the best single worker under that name, too."""
-    rows = {row: row for row in tally.samples if tally.scores[row]}
+    rows = {row: row for row in tally.samples}
     best = tally.entrants.get(BEST_SINGLE, {}).get("row")
     return {BEST_SINGLE: best, **rows} if best in rows else rows
 
@@ -162,16 +172,16 @@ def _oracle(tally: Tally, alone: Sequence[Figures]) -> Figures:
 def _accuracy(tally: Tally, scores: Mapping[str, float]) -> Figures:
     """What depends on the scores alone."""
     n, right = len(scores), sum(scores.values())
-    interval = statistics.wilson(right, n)
+    accuracy, interval = right / n if n else math.nan, statistics.wilson(right, n)
     reference = tally.scores[tally.reference] if tally.reference else {}
     p, paired = _compare(scores, reference)
     gap = None
-    if reference and tally.oracle:
+    if n and reference and tally.oracle:
         best, ceiling = fmean(reference.values()), fmean(tally.oracle.values())
-        gap = statistics.gap_closed(right / n, best_single=best, ceiling=ceiling)
+        gap = statistics.gap_closed(accuracy, best_single=best, ceiling=ceiling)
     return Figures(
         n=n,
-        accuracy=right / n,
+        accuracy=accuracy,
         low=interval.low,
         high=interval.high,
         p_vs_best_single=p,

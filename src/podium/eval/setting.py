@@ -37,7 +37,9 @@ class Setting:
 
 def asked(task: Task, podium: Podium, data: Path | None = None) -> Setting:
     """A task, put to the workers of a configuration."""
-    pool, _ = with_vote(podium.pool)
+    # A worker that is measured alone must not be answered for by the one that stands in for it.
+    members = tuple(replace(member, fallback="") for member in podium.pool.members)
+    pool, _ = with_vote(Pool(members))
     config = podium.config.model_dump(mode="json", exclude={"store", "recording", "process"})
     prices = {member.name: member.price for member in pool.members}
     return Setting(

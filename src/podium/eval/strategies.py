@@ -21,8 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -30,7 +28,7 @@ from podium.app import MAIN, SINGLE, single
 from podium.conductor import Conductor, Strategy
 from podium.errors import ConfigError
 from podium.eval import baselines
-from podium.eval.checkpoints import load_conductor
+from podium.eval.checkpoints import load_conductor, load_trinity
 from podium.eval.router import Lessons, Method, router
 from podium.types import Limits
 from podium.workers import Pool
@@ -374,10 +372,7 @@ def _configured(spec: Spec, field: Field) -> Entrant:
 
 
 def _trinity(spec: Spec, field: Field) -> Entrant:
-    if find_spec("podium.trinity") is None:
-        raise ConfigError(f"{spec.text!r}: this Podium comes without TRINITY")
-    load = vars(import_module("podium.trinity"))["load"]
-    return _led(spec, cast(Strategy, load(Path(spec.name), field.pool)), field)
+    return _led(spec, load_trinity(Path(spec.name), field.pool), field)
 
 
 def _led(spec: Spec, strategy: Strategy, field: Field) -> Entrant:
