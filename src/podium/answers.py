@@ -11,19 +11,22 @@ import re
 READ_CHARS = 64 * 1024
 """Only the end of a longer reply is read: an answer that matters stands there."""
 
-_TAGGED = re.compile(r"<answer>((?:[^<]++|<(?!/answer>))*+)</answer>", re.IGNORECASE)
-_FIELD = re.compile(r'"answer"\s*+:\s*+("(?:[^"\\]++|\\.)*+"|[^,}\n]++)', re.IGNORECASE)
+_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_FIELD = re.compile(
+    r'"answer"\s*+:\s*+("(?:[^"\\]++|\\.)*+"|\[[^\[\]\n]*+\]|[^,}\n]++)', re.IGNORECASE
+)
 _STATED = re.compile(
-    r"(?:final\s+)?answer\s*+(?:is|:|=)?[\s*:=`]*+([^\n]++)|^####\s*+([^\n]++)",
+    r"answer[\s*_]*+(?:is\b|[:=])[\s*:=`]*+(?=([^\n]{1,1000}+))|^####\s*+([^\n]++)",
     re.IGNORECASE | re.MULTILINE,
 )
 _OPTION = re.compile(r"^[\s*`]*+\(?([A-Za-z])\)?(?=[\s).:,*`]|$)")
+_ESCAPED = re.compile(r'\\(["\\/])')
 
 
 def read_answer(text: str) -> str | None:
     """The stated answer, stripped of its wrapping; None where the reply states none."""
     text = text[-READ_CHARS:]
-    found = _last(_TAGGED, text) or _boxed(text) or _last(_FIELD, text) or _last(_STATED, text)
+    found = _tagged(text) or _field_or_box(text) or _last(_STATED, text)
     if found is None and "\n" not in text.strip() and len(text) < 200:
         found = text
     return _clean(found) if found else None
@@ -39,6 +42,25 @@ def canonical(answer: str) -> str:
         return f"{float(plain):.12g}"
     except ValueError:
         return " ".join(plain.split())
+
+
+def _tagged(text: str) -> str | None:
+    """What stands in the last pair of tags. One pass: a reply may be nothing but tags."""
+    start, found = None, None
+    for tag in _TAG.finditer(text):
+        if not tag[1]:
+            start = tag.end()
+        elif start is not None:
+            start, found = None, text[start : tag.start()]
+    return found
+
+
+def _field_or_box(text: str) -> str | None:
+    """Whichever comes last: a box in a JSON object's reasoning is not its answer."""
+    fields = list(_FIELD.finditer(text))
+    if not fields or text.rfind("\\boxed{") > fields[-1].start():
+        return _boxed(text)
+    return _ESCAPED.sub(r"\1", fields[-1][1])
 
 
 def _last(pattern: re.Pattern[str], text: str) -> str | None:
