@@ -262,9 +262,12 @@ def answer_calls(job: Message, receive: Receive, send: Send) -> None:
 
 
 def find(module: ModuleType, name: str) -> Callable[..., object]:
-    """A function of the module, or the method of that name of a fresh `Solution`."""
-    missing = not hasattr(module, name)
-    owner = module.Solution() if missing and hasattr(module, "Solution") else module
+    """The method of that name of a fresh `Solution`, or else a function of the module.
+
+    In this order, because a module may have imported another function of the same name.
+    """
+    solution = getattr(module, "Solution", None)
+    owner = solution() if hasattr(solution, name) and solution is not None else module
     function: Callable[..., object] = getattr(owner, name)
     return function
 
