@@ -58,12 +58,6 @@ FENCED = "Here:\n```python\nx = 1\n```\nIt prints\n```\n1\n```\n"
         ("", ""),
     ],
 )
-async def test_a_method_is_found_before_an_imported_function_of_its_name(sandbox: Sandbox):
-    reply = "```python\nclass Solution:\n    def add(self, a, b):\n        return a + sum(b)\n```"
-    score = await grade_function(sandbox, reply, name="add", cases=[Case([1, [2]], 3)])
-    assert score.value == 1.0
-
-
 async def test_the_code_of_a_reply_is_found(reply: str, code: str):
     assert extract_code(reply) == code
 
@@ -227,3 +221,9 @@ async def test_gold_answers_pass_and_empty_ones_do_not(sandbox: Sandbox):
     assert [score.note for score in gold if score.value != 1.0] == []
     empty = await asyncio.gather(*(grade(row, "    return None") for row in rows))
     assert {score.value for score in empty} == {0.0}
+
+
+async def test_a_method_is_found_before_an_imported_function_of_its_name(sandbox: Sandbox):
+    reply = "```python\nclass Solution:\n    def add(self, a, b):\n        return a + sum(b)\n```"
+    score = await grade_function(sandbox, reply, name="add", cases=[Case([1, [2]], 3)])
+    assert score.value == 1.0
