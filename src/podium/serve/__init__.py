@@ -9,5 +9,7 @@ talk.py       conversations: which question they ask, and where a tool's result 
 telling.py    a run's events told in the voice of one of them
 keys.py       who may ask, and how much they may spend
 desk.py       from `Asked` to a run: model, strategy, limits, budget, tool sessions
+journal.py    a line for every request; metrics.py counts for Prometheus
+openapi.py    what is taken and given, described
 app.py        the routes; server.py the process around them
 """

@@ -7,7 +7,6 @@ client that left.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -47,8 +46,6 @@ from podium.serve.wire import Asked, Json, Outcome, Refusal, refusal
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "testserver")
 LISTED = 100
 """Runs of one answer at most."""
-
-log = logging.getLogger("podium.serve")
 
 
 class Read(Protocol):
@@ -215,9 +212,9 @@ class Endpoint:
         name = self._api.name
         self._desk.metrics.add("requests_total", api=name, model=model, status=str(status))
         self._desk.metrics.observe("request_seconds", seconds, api=name)
-        if log.isEnabledFor(logging.INFO):
-            told = {"api": name, "model": model, "status": status, "seconds": round(seconds, 4)}
-            log.info(told)
+        self._desk.journal.note(
+            {"api": name, "model": model, "status": status, "seconds": round(seconds, 4)}
+        )
 
 
 def _json(raw: bytes) -> object:

@@ -21,6 +21,7 @@ from podium.ledger import Ledger
 from podium.prompts import WHOLE
 from podium.records import KEPT
 from podium.serve import talk
+from podium.serve.journal import Journal
 from podium.serve.keys import Key, Keys
 from podium.serve.metrics import Metrics
 from podium.serve.wire import PLAIN, Asked, Outcome, Refusal, outcome
@@ -116,6 +117,7 @@ class Desk:
     def __init__(self, podium: Podium, *, node: str = "") -> None:
         self._open(podium, node)
         self.metrics = Metrics()
+        self.journal = Journal()
         self.running: set[object] = set()
         """A token for each request under way."""
         self._left = asyncio.Event()
@@ -155,6 +157,7 @@ class Desk:
             await self._left.wait()
 
     async def close(self) -> None:
+        self.journal.flush()
         await self.keys.book_all()
         await self.podium.close()
 

@@ -6,7 +6,7 @@ Nothing here knows what is said. Everything that a client can make large or slow
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -134,7 +134,11 @@ class Watch:
 
 
 class Outlet:
-    """A stream to one client: whoever writes never waits, and whoever reads too slowly is cut."""
+    """A stream to one client: whoever writes never waits, and whoever reads too slowly is cut.
+
+    What is written in one turn of the loop goes out together at its end. Only if the client is
+    slow to take it does anybody have to wait: the task that pumps, which else sleeps.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -142,18 +146,25 @@ class Outlet:
         self._pending: list[bytes] = []
         self._size = 0
         self._closed = False
+        self._flowing = False
+        """Whether bytes may go out: the head has, and none before them are stuck."""
+        self._stuck: _Rest | None = None
+        self._stuck_since = 0.0
         self._waiter: asyncio.Future[None] | None = None
-        self._sending = 0.0
-        """Since when the bytes under way are waiting to be taken; 0 if none are."""
         self._quiet = True
         self.slow = False
 
     def write(self, data: bytes) -> None:
-        self.slow |= self._size > MAX_PENDING
-        if not self.slow:
-            self._pending.append(data)
-            self._size += len(data)
-        self._wake()
+        if self._size > MAX_PENDING:
+            self.slow = True
+            self._wake()
+            return
+        if self._flowing and not self._pending:
+            self._loop.call_soon(self._flush)
+        self._pending.append(data)
+        self._size += len(data)
+        if not self._flowing:
+            self._wake()
 
     def close(self) -> None:
         self._closed = True
@@ -161,7 +172,8 @@ class Outlet:
 
     async def begun(self) -> bool:
         """Wait for the first bytes; False if it is closed without any."""
-        await self._something()
+        if not self._pending and not self._closed:
+            await self._sleep()
         return bool(self._pending)
 
     async def pump(self, headers: Headers = ()) -> None:
@@ -172,28 +184,48 @@ class Outlet:
         task = asyncio.current_task()
         assert task is not None
         self._timer = self._loop.call_later(BEAT_SECONDS, self._beat, task)
+        self._flowing = True
         try:
             await self._flow()
         finally:
+            self._flowing = False
             self._timer.cancel()
 
     async def _flow(self) -> None:
+        self._flush()
         while not self.slow:
-            await self._something()
-            if not self._pending:
-                break
-            data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-            self._pending.clear()
-            self._size = 0
-            self._quiet = False
-            self._sending = self._loop.time()
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
-            self._sending = 0.0
-        if not self.slow:
-            await self._send({"type": "http.response.body", "body": b""})
+            if self._stuck is not None:
+                await self._stuck
+                self._stuck, self._flowing = None, True
+                self._flush()
+            elif self._closed:
+                self._flush()
+                if self._stuck is None:
+                    await self._send({"type": "http.response.body", "body": b""})
+                    return
+            else:
+                await self._sleep()
+
+    def _flush(self) -> None:
+        if not self._pending or not self._flowing:
+            return
+        data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        self._pending.clear()
+        self._size = 0
+        self._quiet = False
+        body = {"type": "http.response.body", "body": data, "more_body": True}
+        sending = self._send(body).__await__()
+        try:
+            waits = next(sending)
+        except StopIteration:
+            return  # taken at once, as nearly always
+        self._stuck, self._flowing = _Rest(sending, waits), False
+        self._stuck_since = self._loop.time()
+        self._wake()
 
     def _beat(self, task: asyncio.Task[Any]) -> None:
-        if self._sending and self._loop.time() - self._sending > STALL_SECONDS:
+        stuck = self._stuck is not None
+        if stuck and self._loop.time() - self._stuck_since > STALL_SECONDS:
             self.slow = True
             task.cancel()
             return
@@ -202,12 +234,24 @@ class Outlet:
         self._quiet = True
         self._timer = self._loop.call_later(BEAT_SECONDS, self._beat, task)
 
-    async def _something(self) -> None:
-        if not self._pending and not self._closed:
-            self._waiter = self._loop.create_future()
+    async def _sleep(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
             await self._waiter
+        finally:
             self._waiter = None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class _Rest:
+    """What is left of an awaitable that was begun without awaiting it, and had to wait."""
+
+    def __init__(self, begun: Generator[Any, Any, None], waits: Any) -> None:
+        self._begun, self._waits = begun, waits
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield self._waits
+        yield from self._begun

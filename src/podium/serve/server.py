@@ -38,6 +38,7 @@ from podium.serve import talk
 from podium.serve.app import build
 from podium.serve.desk import Desk
 from podium.serve.exchange import Application, Receive, Scope, Send, reply_json
+from podium.serve.journal import Journal
 from podium.serve.keys import RENEW_SECONDS, Keys
 from podium.store import open_store
 from podium.workshop import embedded
@@ -137,6 +138,8 @@ class Keeper:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.desk = Desk(Podium.open(options.config))
+        if log.isEnabledFor(logging.INFO):
+            self.desk.journal = Journal(sys.stderr.write)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -272,16 +275,12 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if isinstance(record.msg, dict):
-            said = {**said, **record.msg, "message": "request"}
         if record.exc_info:
             said["trace"] = self.formatException(record.exc_info)
         return orjson.dumps(said).decode()
 
 
 def _set_up_logs() -> None:
-    # What no line of ours shows need not be found out for every line.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
