@@ -364,6 +364,20 @@ async def test_equal_spend_gives_the_best_worker_as_many_samples_as_the_other_co
     assert json.loads(out)["self-consistency:best"]["says"] in ("a x2", "a")
 
 
+async def test_a_ray_cluster_does_the_same_work(shell):
+    pytest.importorskip("ray", reason="ray is not installed")
+    async with Upstream([adds]) as upstream:
+        shell.set_up(upstream.url, 12)
+        words = (*EVAL, "--strategy", "best-single,single:*,vote:2,oracle")
+        code, out, err = await shell(*words, "--engine", "ray")
+        assert code == 0, err
+        assert set(asked(upstream).values()) == {1}
+        calls = len(upstream.requests)
+        code, again, _ = await shell(*words)
+        assert code == 0 and json.loads(again) == json.loads(out)
+        assert calls == len(upstream.requests) == 24
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,50 +11,17 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from podium.app import Podium, find_config
 from podium.cli.report import show
 from podium.cli.view import money
-from podium.config import load
 from podium.errors import ConfigError
+from podium.eval.cluster import Cluster
 from podium.eval.results import Results, Sample
-from podium.eval.runner import Estimate, Evaluation, Plan, Watch
-from podium.eval.setting import Setting, asked, recorded
+from podium.eval.runner import Estimate, Evaluation, Plan, Watch, here
+from podium.eval.setting import Place
 from podium.eval.strategies import parse_specs
-from podium.eval.tasks import find
-from podium.workshop import embedded
 
 REPLAYED_AT_ONCE = 64
 ASKED_AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the questions and the workers come from."""
-
-    task: str | None
-    world: Path | None
-    data: Path | None
-    config: Path | None
-
-    @asynccontextmanager
-    async def open(self, results: Results) -> AsyncIterator[Setting]:
-        if self.world is not None:
-            if self.data or self.config:
-                raise ConfigError("a world brings its own questions and workers: give it alone")
-            yield recorded(self.world)
-            return
-        assert self.task is not None
-        path = self.config or find_config()
-        config = load(path) if path else embedded()
-        # Every call is kept beside the results, so that none is paid for twice.
-        recording = "replay" if config.recording == "replay" else "read-through"
-        config = config.model_copy(update={"recording": recording})
-        podium = Podium(config, store=results.store)
-        try:
-            yield asked(find(self.task), podium, self.data)
-        finally:
-            await results.withdraw()
-            await podium.close()  # and with it the store that they share
 
 
 @click.command()
@@ -129,6 +93,13 @@ class Place:
     metavar="STRATEGY",
     help="Give the others what this one spends per question.",
 )
+@click.option(
+    "--engine",
+    default="here",
+    show_default=True,
+    type=click.Choice(["here", "ray"]),
+    help="Where the questions are asked: in this process, or on a Ray cluster.",
+)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--retry-unscored", is_flag=True, help="Ask again what could not be scored.")
 @click.option("--rescore", is_flag=True, help="Grade what is recorded again; ask nobody.")
@@ -153,8 +124,6 @@ def eval(**flags: Any) -> None:
     podium eval --task math500 --strategy conductor,best-single --limit 100 --out results
     """
     place = Place(flags["task"], flags["world"], flags["data"], flags["config"])
-    if (place.task is None) == (place.world is None):
-        raise ConfigError("what is to be asked? Give either --task or --world")
     asyncio.run(_evaluate(place, flags))
 
 
@@ -163,7 +132,7 @@ async def _evaluate(place: Place, flags: dict[str, Any]) -> None:
     console = Console(stderr=True)
     results = await Results.open(flags["out"])
     try:
-        async with place.open(results) as setting:
+        async with place.open(results.store) as setting:
             at_once = REPLAYED_AT_ONCE if setting.replay else ASKED_AT_ONCE
             plan = Plan(
                 specs,
@@ -180,12 +149,14 @@ async def _evaluate(place: Place, flags: dict[str, Any]) -> None:
                 retry_unscored=flags["retry_unscored"],
             )
             with Bar(console, None if flags["yes"] else flags["ask_above"]) as bar:
-                evaluation = Evaluation(setting, plan, results, bar.watch)
+                engine = Cluster(place, results) if flags["engine"] == "ray" else here
+                evaluation = Evaluation(setting, plan, results, bar.watch, engine)
                 if flags["rescore"]:
                     changed = await evaluation.rescore()
                     console.print(f"{changed} scores changed")
                 else:
                     await evaluation.run()
+            await results.withdraw()
     finally:
         await results.close()
     await show([flags["out"]], as_json=flags["json"], page=flags["out"] / "report.html")

@@ -10,13 +10,14 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import orjson
 
 from podium.conductor import Terms
 from podium.errors import SandboxError
 from podium.eval.graders import Score
-from podium.eval.results import Results, Sample, Unit
+from podium.eval.results import Sample, Unit
 from podium.eval.strategies import Entrant
 from podium.eval.tasks import Item, grade
 from podium.ledger import Ledger
@@ -31,9 +32,27 @@ CHARS = 400
 """Of a failure's message."""
 
 
+class Books(Protocol):
+    """Where a leg sees what is done, claims what is not, and writes down what came of it."""
+
+    async def done(
+        self, split: str, items: Sequence[str] | None = None
+    ) -> set[tuple[str, str, int]]: ...
+
+    async def claimed(self, split: str) -> set[Unit]: ...
+
+    async def claim(self, split: str, units: Sequence[Unit]) -> list[Unit]: ...
+
+    async def release(self, split: str, unit: Unit) -> None: ...
+
+    async def bury(self) -> None: ...
+
+    async def keep(self, sample: Sample, run: Run) -> None: ...
+
+
 @dataclass(slots=True)
 class Leg:
-    results: Results
+    results: Books
     split: str
     items: Mapping[str, Item]
     entrants: Sequence[Entrant]

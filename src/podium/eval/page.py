@@ -40,7 +40,7 @@ async def write_page(path: Path, tally: Tally, report: Report) -> None:
     Raises:
         ConfigError: it cannot be written there.
     """
-    rows = list(tally.samples)
+    rows = [name for name in report.figures if name in tally.samples]
     items = list(tally.items)
     chunks = [items[at : at + CHUNK] for at in range(0, len(items), CHUNK)]
     sources = [await Results.read(directory) for directory in tally.sources]

@@ -205,6 +205,17 @@ class Results:
             sql += f" AND item IN ({', '.join('?' * len(items))})"
         return {(s, i, n) for s, i, n in await self.store.fetch(sql, split, *(items or ()))}
 
+    async def last(self) -> int:
+        """The number of the latest sample."""
+        ((number,),) = await self.store.fetch("SELECT COALESCE(MAX(rowid), 0) FROM samples")
+        return int(number)
+
+    async def since(self, split: str, last: int) -> list[tuple[int, Sample]]:
+        """The samples after that number, in order, each with its own."""
+        columns = ", ".join(COLUMNS)
+        sql = f"SELECT rowid, {columns} FROM samples WHERE split = ? AND rowid > ? ORDER BY rowid"
+        return [(int(n), Sample(*row)) for n, *row in await self.store.fetch(sql, split, last)]
+
     async def forget_unscored(self, split: str) -> int:
         """So that they are tried again."""
         sql = "DELETE FROM samples WHERE split = ? AND score IS NULL"

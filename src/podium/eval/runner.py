@@ -74,12 +74,22 @@ class Watch:
     approve: Callable[[Estimate], Awaitable[bool]] = consent
 
 
+Engine = Callable[[Leg, Field, int], Awaitable[None]]
+"""Does what is missing of a leg, so many questions at a time."""
+
+
+async def here(leg: Leg, built: Field, concurrency: int) -> None:
+    """In this process."""
+    await leg.run(concurrency)
+
+
 @dataclass(slots=True)
 class Evaluation:
     setting: Setting
     plan: Plan
     results: Results
     watch: Watch = field(default_factory=Watch)
+    engine: Engine = here
     _sandbox: Sandbox | None = None
 
     async def run(self) -> None:
@@ -101,7 +111,7 @@ class Evaluation:
                 built = await self._at_equal_spend(built, items)
             entrants = [build(spec, built) for spec in self._specs()]
             await self._introduce(entrants)
-            await self._leg(plan.split, items, entrants, built.standings)
+            await self._leg(plan.split, items, entrants, built)
 
     async def rescore(self) -> int:
         """Grade every recorded answer again, for nothing. Returns how many scores changed."""
@@ -148,12 +158,12 @@ class Evaluation:
         singles = [build(spec, built) for spec in self._singles()]
         specs = [*plan.specs, *([parse_spec(plan.equal_spend)] if plan.equal_spend else [])]
         if plan.equal_spend or any(spec.chosen for spec in specs):
-            built = replace(built, standings=await self._standings(singles))
+            built = replace(built, standings=await self._standings(singles, built))
         if any(spec.kind == "router" for spec in specs):
-            built = replace(built, lessons=await self._lessons(singles))
+            built = replace(built, lessons=await self._lessons(singles, built))
         return built
 
-    async def _standings(self, singles: Sequence[Entrant]) -> list[Standing]:
+    async def _standings(self, singles: Sequence[Entrant], built: Field) -> list[Standing]:
         """Each worker alone on dev, the best first; of equals the one that the pool lists first."""
         split = self.plan.choose_on
         if split == self.plan.split:
@@ -162,15 +172,15 @@ class Evaluation:
                 f"{split!r}, and so is --split"
             )
         items = self._items(split, self.plan.choose_limit)
-        await self._leg(split, items, singles)
+        await self._leg(split, items, singles, built)
         wanted = {item.id for item in items}
         samples = [s for s in await self.results.samples(split) if s.item in wanted]
         found = [_standing(e.row, samples) for e in singles]
         return sorted(found, key=lambda s: -s.accuracy)
 
-    async def _lessons(self, singles: Sequence[Entrant]) -> Lessons:
+    async def _lessons(self, singles: Sequence[Entrant], built: Field) -> Lessons:
         items = self._items("train", self.plan.train_limit)
-        await self._leg("train", items, singles)
+        await self._leg("train", items, singles, built)
         names = [e.row for e in singles]
         samples = [s for s in await self.results.samples("train", names) if s.sample == 0]
         by = {(s.item, s.strategy): s.score for s in samples}
@@ -191,7 +201,7 @@ class Evaluation:
         """What the strategy under test spends, as a bound for those that size themselves by it."""
         tested = build(parse_spec(self.plan.equal_spend), built)
         await self._introduce([tested])
-        await self._leg(self.plan.split, items, [tested], built.standings)
+        await self._leg(self.plan.split, items, [tested], built)
         samples = await self.results.samples(self.plan.split, [tested.row])
         spend = Spend(fmean(s.usd for s in samples), fmean(s.input + s.output for s in samples))
         capped = replace(
@@ -243,11 +253,7 @@ class Evaluation:
             self._sandbox = await stack.enter_async_context(Sandbox.open())
 
     async def _leg(
-        self,
-        split: str,
-        items: Sequence[Item],
-        entrants: Sequence[Entrant],
-        standings: Sequence[Standing] = (),
+        self, split: str, items: Sequence[Item], entrants: Sequence[Entrant], built: Field
     ) -> None:
         rows = list({entrant.row: entrant for entrant in entrants}.values())
         await self.results.put_items(split, items)
@@ -264,10 +270,11 @@ class Evaluation:
         await leg.look()
         left, total = sum(map(len, leg.missing.values())), len(items) * leg.samples * len(rows)
         self.watch.leg(split, total, total - left)
-        estimate = estimated(leg, self.setting.pool, standings)
+        estimate = estimated(leg, self.setting.pool, built.standings)
         if not self.setting.replay and left and not await self.watch.approve(estimate):
             raise ConfigError("nothing more was asked: the spending was not approved")
-        await leg.run(self.plan.concurrency)
+        if left:
+            await self.engine(leg, built, self.plan.concurrency)
 
 
 def estimated(leg: Leg, pool: Pool, standings: Sequence[Standing]) -> Estimate:

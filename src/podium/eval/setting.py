@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from podium.app import Podium
+from podium.app import Podium, find_config
 from podium.conductor import Strategy
+from podium.config import load
 from podium.errors import ConfigError
 from podium.eval.baselines import with_vote
-from podium.eval.tasks import Item, Task
+from podium.eval.tasks import Item, Task, find
 from podium.eval.world import World
 from podium.ledger import Ledger
+from podium.store import Store
 from podium.types import Limits, Usage
 from podium.workers import Member, Pool, Price
 from podium.workers.recorded import ReplayedWorker, Reply
+from podium.workshop import embedded
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,38 @@ class Setting:
     facts: Mapping[str, object]
     """All that decides the results besides the questions and the strategies."""
     replay: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What to open: a task and a configuration, or a recorded world."""
+
+    task: str | None = None
+    world: Path | None = None
+    data: Path | None = None
+    config: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.task is None) == (self.world is None):
+            raise ConfigError("what is to be asked? Give either --task or --world")
+        if self.world is not None and (self.data or self.config):
+            raise ConfigError("a world brings its own questions and workers: give it alone")
+
+    @asynccontextmanager
+    async def open(self, store: Store) -> AsyncIterator[Setting]:
+        """The setting; every call is kept in the store, so that none is paid for twice."""
+        if self.task is None:
+            assert self.world is not None
+            yield recorded(self.world)
+            return
+        path = self.config or find_config()
+        config = load(path) if path else embedded()
+        recording = "replay" if config.recording == "replay" else "read-through"
+        podium = Podium(config.model_copy(update={"recording": recording}), store=store)
+        try:
+            yield asked(find(self.task), podium, self.data)
+        finally:
+            await podium.close()  # and with it the store
 
 
 def asked(task: Task, podium: Podium, data: Path | None = None) -> Setting:
@@ -62,7 +98,7 @@ def recorded(directory: Path) -> Setting:
     pool, _ = with_vote(Pool(tuple(members)))
     splits = {item.split for item in items.values()}
 
-    def load(split: str) -> Sequence[Item]:
+    def load_split(split: str) -> Sequence[Item]:
         if split not in splits:
             have = ", ".join(sorted(splits))
             raise ConfigError(f"world {world.name} has no split {split!r}; it has: {have}")
@@ -70,7 +106,7 @@ def recorded(directory: Path) -> Setting:
 
     return Setting(
         label=world.name,
-        load=load,
+        load=load_split,
         pool=pool,
         find=_no_planner,
         limits=Limits(),
