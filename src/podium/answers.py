@@ -7,6 +7,7 @@ was said. A reply that states none has none: nothing is guessed.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 READ_CHARS = 64 * 1024
 """Only the end of a longer reply is read: an answer that matters stands there."""
@@ -21,6 +22,13 @@ _STATED = re.compile(
 )
 _OPTION = re.compile(r"^[\s*`]*+\(?([A-Za-z])\)?(?=[\s).:,*`]|$)")
 _ESCAPED = re.compile(r'\\(["\\/])')
+_NAMED = re.compile(
+    r"answer[\s*_]*+(?:is\b|[:=])(?:[\s*:=`$({\[\\]|text\b)*+([A-Z])(?=\s*+(?:[).:,*}\\$\]]|$))",
+    re.MULTILINE,
+)
+AT_ONCE = 25
+"""Statements with fewer characters between them follow each other without a thought: a model that
+goes on inventing questions and answering them. The first of such a row answers ours."""
 
 
 def read_answer(text: str) -> str | None:
@@ -30,6 +38,30 @@ def read_answer(text: str) -> str | None:
     if found is None and "\n" not in text.strip() and len(text) < 200:
         found = text
     return _clean(found) if found else None
+
+
+def voices(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """What each text votes for, with the text; without those that state no answer.
+
+    Where half of them or more name an option by its letter, only letters are counted.
+    """
+    named = [(letter, text) for text in texts if (letter := _named_option(text))]
+    if 2 * len(named) >= len(texts) and named:
+        return named
+    return [(canonical(answer), text) for text in texts if (answer := read_answer(text))]
+
+
+def _named_option(text: str) -> str | None:
+    """The letter that is stated last, or first in a row of statements at its end."""
+    text = text[-READ_CHARS:]
+    stated = list(_NAMED.finditer(_tagged(text) or text))
+    if not stated:
+        alone = _OPTION.fullmatch((read_answer(text) or "").rstrip("."))
+        return alone[1].upper() if alone else None
+    last = len(stated) - 1
+    while last and stated[last].start() - stated[last - 1].end() < AT_ONCE:
+        last -= 1
+    return stated[last][1]
 
 
 def canonical(answer: str) -> str:

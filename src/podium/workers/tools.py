@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from podium.answers import canonical, read_answer
+from podium.answers import voices
 from podium.errors import WorkerError
 from podium.types import Completion, Piece, Request, Usage
 from podium.workers import Call
@@ -25,11 +25,11 @@ class VoteWorker:
         return "vote"
 
     async def complete(self, request: Request, call: Call) -> Completion:
-        voices = [seen.output for seen in request.visible if seen.worker != self.name]
-        read = [(canonical(answer), text) for text in voices if (answer := read_answer(text))]
+        outputs = [seen.output for seen in request.visible if seen.worker != self.name]
+        read = voices(outputs)
         if not read:
             raise WorkerError(
-                f"{self.name}: none of the {len(voices)} outputs it may read states an answer",
+                f"{self.name}: none of the {len(outputs)} outputs it may read states an answer",
                 status=422,
             )
         reservation = await call.ledger.reserve(0, 0.0)
@@ -39,4 +39,4 @@ class VoteWorker:
         text = next(text for answer, text in read if answer == winner)
         if call.hear is not None:
             call.hear(Piece(text))
-        return Completion(text, reasoning=f"{votes} of {len(voices)} say {winner}")
+        return Completion(text, reasoning=f"{votes} of {len(outputs)} say {winner}")
