@@ -1,0 +1,43 @@
+// What it cost: by day, model and worker, and how much of the limits is left.
+import { get } from "./api.js";
+import { count, dollars, h, worker } from "./dom.js";
+import { figure, plot } from "./plots.js";
+
+export async function spend(main, params, signal) {
+  const found = await get("spend", {}, signal);
+  const { el, sheet } = figure("Dollars a day", found.days.length ? `${found.days.length} days, ${count(found.counted)} runs` : "Nothing was spent yet.");
+  main.replaceChildren(h("h1", {}, "Spend"), h("p.lead", {}, "What your runs cost, counted in UTC days."), limits(found), sheet,
+    h("div.grid", {}, table("By model", found.models, (m) => m.name, `over ${count(found.counted)} runs`), table("By worker", found.workers, (w) => worker(w.name), `over your last ${found.recent} runs`)));
+  if (found.days.length) {
+    const days = found.days.map((d) => Date.parse(`${d.day}T12:00:00Z`) / 1000);
+    await plot(el, days, [["dollars", found.days.map((d) => d.usd)]], { bars: true, time: true, format: (v) => dollars(v), signal });
+  }
+}
+
+function limits({ key, process, run }) {
+  const rows = [
+    key ? [`Key “${key.name}” today`, key.today, key.daily] : null,
+    key ? [`Key “${key.name}” this month`, key.this_month, key.monthly] : null,
+    ["This server since it started", process.spent, process.limit],
+  ].filter(Boolean);
+  const each = key?.per_run ?? run.limit;
+  return h("section.sheet", {}, h("h2", {}, "Against the limits"), h("div.grid", {}, rows.map(([name, used, limit]) => h("div", {},
+    h("div.row", {}, h("span.grow", {}, name), h("b.num", {}, dollars(used)), h("span.soft", {}, limit ? `of ${dollars(limit)}` : "no limit")), limit ? meter(used / limit, name) : null))),
+    key?.held ? h("p.soft.small", {}, `${dollars(key.held)} are set aside for runs under way.`) : null,
+    h("p.soft.small", {}, each ? `One run may spend ${dollars(each)} at most.` : "A run has no limit of its own."));
+}
+
+function meter(part, name) {
+  const bar = h("i");
+  bar.style.width = `${Math.min(100, 100 * part)}%`;
+  return h("div.meter", { class: part > 0.9 ? "over" : "", role: "meter", "aria-label": name, "aria-valuenow": String(Math.round(100 * part)), "aria-valuemin": "0", "aria-valuemax": "100" }, bar);
+}
+
+function table(title, rows, name, note) {
+  const most = Math.max(1e-12, ...rows.map((r) => r.usd));
+  return h("section.sheet", {}, h("h2", {}, title), h("p.soft.small", {}, note), rows.length ? h("table", {}, h("tbody", {}, rows.map((r) => {
+    const bar = h("i");
+    bar.style.width = `${(100 * r.usd) / most}%`;
+    return h("tr", {}, h("td", {}, name(r), h("div.meter", {}, bar)), h("td.n", {}, `${count(r.tokens)} tokens`), h("td.n", {}, dollars(r.usd)));
+  }))) : h("p.soft", {}, "Nothing yet."));
+}
