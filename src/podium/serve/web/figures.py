@@ -10,12 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import ceil
 from statistics import median
 from typing import Any
 
 import orjson
 
 from podium.config import WorkerSection
+from podium.ledger import Ledger
 from podium.serve.desk import Desk
 from podium.serve.keys import Key
 from podium.serve.web.runs import windows
@@ -119,7 +121,7 @@ def _row(member: Member, section: WorkerSection, work: Work, steps: int) -> Json
         "share": work.steps / steps,
         "errors": work.failed / work.steps if work.steps else None,
         "median": median(ordered) if ordered else None,
-        "slow": ordered[int(0.95 * (len(ordered) - 1))] if ordered else None,
+        "slow": ordered[ceil(0.95 * len(ordered)) - 1] if ordered else None,
         "usd": work.usd,
         "tokens": work.tokens,
         "reason": work.reason,
@@ -150,7 +152,6 @@ async def spend(desk: Desk, key: Key) -> Json:
         counted += len(rows)
         _sum(rows, days, models)
     found = await recent(store, key.id)
-    ledger = desk.podium.ledger
     return {
         "counted": counted,
         "days": [{"day": day, "usd": s.usd, "runs": s.runs} for day, s in sorted(days.items())],
@@ -160,7 +161,7 @@ async def spend(desk: Desk, key: Key) -> Json:
             ({"name": n, "usd": w.usd, "tokens": w.tokens} for n, w in found.works.items()),
             key=lambda row: -float(str(row["usd"])),
         ),
-        "process": {"spent": ledger.dollars, "limit": ledger.limits.dollars},
+        "process": None if key.id else _process(desk.podium.ledger),
         "run": {"limit": desk.podium.limits().dollars},
         "key": _budget(key),
     }
@@ -185,6 +186,11 @@ def _sum(rows: Iterable[Sequence[Any]], days: dict[str, Sums], models: dict[str,
 def _ranked(models: dict[str, Sums]) -> Sequence[Json]:
     found = sorted(models.items(), key=lambda item: -item[1].usd)
     return [{"name": n, "usd": s.usd, "tokens": s.tokens, "runs": s.runs} for n, s in found]
+
+
+def _process(ledger: Ledger) -> Json:
+    """All that this server spends: nothing that one key may know of another."""
+    return {"spent": ledger.dollars, "limit": ledger.limits.dollars}
 
 
 def _budget(key: Key) -> Json | None:

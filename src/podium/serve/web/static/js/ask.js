@@ -73,7 +73,7 @@ export async function insist(path) {
 }
 
 function composer(me, send) {
-  const text = h("textarea", { rows: "2", placeholder: "Ask anything…", "aria-label": "Question", onkeydown: (e) => {
+  const text = h("textarea", { rows: "1", placeholder: "Ask anything…", "aria-label": "Question", onkeydown: (e) => {
     if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
       e.preventDefault();
       form.requestSubmit();
@@ -86,6 +86,12 @@ function composer(me, send) {
   const time = number("Seconds", { min: "1", placeholder: me.limits.seconds ?? "no limit" });
   const off = denied();
   const chips = me.workers.map((name) => ({ name, box: h("input", { type: "checkbox", checked: !off.has(name) }) }));
+  const options = h("div", { hidden: true, id: "options" }, h("div.options", {}, dollars.el, steps.el, rounds.el, time.el),
+    h("fieldset.chips", {}, h("legend", {}, "Workers"), chips.map((c) => h("label.chip", {}, c.box, worker(c.name)))));
+  const toggle = h("button.quiet.small", { type: "button", "aria-expanded": "false", "aria-controls": "options", onclick: () => {
+    options.hidden = !options.hidden;
+    toggle.setAttribute("aria-expanded", String(!options.hidden));
+  } }, "Limits and workers");
   const go = h("button.main", { type: "submit" }, "Ask");
   const form = h("form.sheet.composer", { onsubmit: (event) => {
     event.preventDefault();
@@ -97,10 +103,7 @@ function composer(me, send) {
     const wished = Object.values(podium).some((v) => v !== undefined);
     send({ text: asked, model: model.value, ...(wished ? { podium } : {}) });
   } }, text,
-    h("details", {}, h("summary", {}, "Limits and workers"),
-      h("div.options", {}, dollars.el, steps.el, rounds.el, time.el),
-      h("fieldset.chips", {}, h("legend", {}, "Workers"), chips.map((c) => h("label.chip", {}, c.box, worker(c.name))))),
-    h("div.row", {}, model, h("span.grow.soft.small", {}, "Enter asks, Shift+Enter begins a line"), go));
+    options, h("div.row", {}, model, toggle, h("span.grow.soft.small.hint", {}, "Enter asks, Shift+Enter begins a line"), go));
   return { el: form, text, busy: (on) => { go.disabled = on; } };
 }
 

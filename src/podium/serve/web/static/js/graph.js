@@ -2,7 +2,7 @@
 import { Graph, layout } from "../vendor/dagre.js";
 import { count, dollars, h, hue, place, plain, seconds, svg } from "./dom.js";
 
-const ROOMY = { width: 224, height: 138 };
+const ROOMY = { width: 228, height: 152 };
 const SMALL = { width: 158, height: 66 };
 const MANY_STEPS = 12;
 const MANY_EDGES = 80;
@@ -22,9 +22,10 @@ export class WorkflowGraph {
 
   #draw(steps) {
     const { width, height, nodes, edges } = arranged(steps, this.size);
-    const lines = svg("svg", { width, height, "aria-hidden": "true" });
+    const tip = svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 5, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0,0 8,4 0,8Z", class: "tip" }));
+    const lines = svg("svg", { width, height, "aria-hidden": "true" }, svg("defs", {}, tip));
     for (const { from, to, path } of edges) {
-      const line = svg("path", { d: path, class: "edge" });
+      const line = svg("path", { d: path, class: "edge", "marker-end": "url(#tip)" });
       lines.append(line);
       this.edges.push({ from, to, line });
     }
@@ -50,12 +51,16 @@ function arranged(steps, size) {
   steps.forEach((_, i) => graph.setNode(String(i), { ...size }));
   for (const [from, to] of access(steps)) graph.setEdge(String(from), String(to));
   layout(graph);
-  const nodes = steps.map((_, i) => {
-    const { x, y } = graph.node(String(i));
-    return { x: x - size.width / 2, y: y - size.height / 2 };
-  });
-  const edges = graph.edges().map((e) => ({ from: Number(e.v), to: Number(e.w), path: curve(graph.edge(e).points) }));
   const { width, height } = graph.graph();
+  const centre = steps.map((_, i) => graph.node(String(i)));
+  const flip = backwards(centre) ? (x) => width - x : (x) => x;
+  const nodes = centre.map(({ x, y }) => ({ x: flip(x) - size.width / 2, y: y - size.height / 2 }));
+  const edges = graph.edges().map((e) => {
+    const [from, to] = [centre[e.v], centre[e.w]];
+    const bends = graph.edge(e).points.slice(1, -1).filter((p) => to.y - from.y > size.height * 2 && p.y > from.y + size.height / 2 && p.y < to.y - size.height / 2);
+    const points = [{ x: from.x, y: from.y + size.height / 2 }, ...bends, { x: to.x, y: to.y - size.height / 2 - 5 }];
+    return { from: Number(e.v), to: Number(e.w), path: curve(points.map((p) => ({ x: flip(p.x), y: p.y }))) };
+  });
   return { width, height, nodes, edges };
 }
 
@@ -67,6 +72,13 @@ function access(steps) {
   const reach = reads.map((from) => new Set(from));
   reads.forEach((from, to) => from.forEach((f) => reach[f].forEach((g) => reach[to].add(g))));
   return all.filter(([f, to]) => !reads[to].some((other) => other !== f && reach[other].has(f)));
+}
+
+/** Whether side by side the later steps mostly stand left of the earlier ones. */
+function backwards(centre) {
+  let votes = 0;
+  centre.forEach((a, i) => centre.slice(i + 1).forEach((b) => { if (a.y === b.y) votes += Math.sign(a.x - b.x); }));
+  return votes > 0;
 }
 
 function curve([first, ...rest]) {

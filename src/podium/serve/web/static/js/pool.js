@@ -18,7 +18,7 @@ function deny(name, off) {
 export async function pool(main, params, signal) {
   const { workers, runs } = await get("pool", {}, signal);
   main.replaceChildren(h("h1", {}, "Pool"),
-    h("p.lead", {}, runs ? `Figures over your last ${runs} runs. A denied worker is left out of every question that is asked from this page.` : "Nothing has run yet: the figures come with the first questions."),
+    h("p.lead", {}, runs ? `Figures over your last ${runs === 1 ? "run" : `${runs} runs`}. A denied worker is left out of every question that is asked from this page.` : "Nothing has run yet: the figures come with the first questions."),
     h("div.workers", {}, workers.map(card)));
 }
 

@@ -105,11 +105,11 @@ async function one(main, id, signal) {
   const stop = run.live ? h("button.stop.small", { type: "button", onclick: () => insist(`runs/${id}/stop`) }, "Stop") : null;
   const view = new RunView(model, { running: run.live, actions: [stop, h("button.small", { type: "button", onclick: (e) => shared(e.target, id) }, "Share as a file")] });
   const earlier = run.earlier.filter((m) => m.role !== "system");
-  main.replaceChildren(
+  main.replaceChildren(...[
     h("p.small", {}, h("a", { href: "#/runs" }, "← Runs"), h("span.soft", {}, ` · ${when(run.started)} · `), h("span.soft.mono", {}, run.id)),
     h("h1.sr", {}, "Run"),
     earlier.length ? h("details.message", {}, h("summary", {}, `${earlier.length} earlier messages`), earlier.map((m) => h("div.message", {}, h("h4", {}, m.role), h("pre.raw", {}, m.content)))) : null,
-    h("div.asked", {}, h("div", { tabindex: "0" }, run.question)), view.el);
+    h("div.asked", {}, h("div", { tabindex: "0" }, run.question)), view.el].filter(Boolean));
   if (run.live) {
     await follow(id, (event) => view.hear(event), { signal });
     if (view.running && !signal.aborted) await view.reload();

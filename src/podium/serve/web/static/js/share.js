@@ -9,18 +9,11 @@ const POLICY = "default-src 'none'; style-src 'unsafe-inline'";
 
 export async function share(id) {
   const [run, ...styles] = await Promise.all([get(`runs/${id}/full`), text("/web/base.css"), text("/web/run.css")]);
-  const page = document.implementation.createHTMLDocument(run.question.slice(0, 80) || "A run");
-  page.documentElement.lang = "en";
-  page.documentElement.dataset.theme = document.documentElement.dataset.theme;
-  const policy = page.createElement("meta");
-  policy.httpEquiv = "Content-Security-Policy";
-  policy.content = POLICY;
-  const style = page.createElement("style");
-  style.textContent = styles.join("\n");
-  page.head.prepend(h("meta", { charset: "utf-8" }), policy, h("meta", { name: "viewport", content: "width=device-width, initial-scale=1" }));
-  page.head.append(style);
-  page.body.append(await drawn(run));
-  const file = new Blob([`<!doctype html>\n${page.documentElement.outerHTML}`], { type: "text/html" });
+  const head = [h("meta", { charset: "utf-8" }), h("meta", { "http-equiv": "Content-Security-Policy", content: POLICY }),
+    h("meta", { name: "viewport", content: "width=device-width, initial-scale=1" }), h("title", {}, run.question.slice(0, 80) || "A run")];
+  const page = ["<!doctype html>", `<html lang="en" data-theme="${document.documentElement.dataset.theme}">`, ...head.map((el) => el.outerHTML),
+    `<style>${styles.join("\n")}</style>`, "<body>", (await drawn(run)).outerHTML, "</body></html>"];
+  const file = new Blob([page.join("\n")], { type: "text/html" });
   const link = h("a", { href: URL.createObjectURL(file), download: `podium-run-${id}.html` });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

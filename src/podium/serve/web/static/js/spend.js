@@ -5,20 +5,30 @@ import { figure, plot } from "./plots.js";
 
 export async function spend(main, params, signal) {
   const found = await get("spend", {}, signal);
-  const { el, sheet } = figure("Dollars a day", found.days.length ? `${found.days.length} days, ${count(found.counted)} runs` : "Nothing was spent yet.");
+  const { el, sheet } = figure("Dollars a day", found.days.length ? `${count(found.counted)} runs in all` : "Nothing was spent yet.");
   main.replaceChildren(h("h1", {}, "Spend"), h("p.lead", {}, "What your runs cost, counted in UTC days."), limits(found), sheet,
     h("div.grid", {}, table("By model", found.models, (m) => m.name, `over ${count(found.counted)} runs`), table("By worker", found.workers, (w) => worker(w.name), `over your last ${found.recent} runs`)));
   if (found.days.length) {
-    const days = found.days.map((d) => Date.parse(`${d.day}T12:00:00Z`) / 1000);
-    await plot(el, days, [["dollars", found.days.map((d) => d.usd)]], { bars: true, time: true, format: (v) => dollars(v), signal });
+    const [days, spent] = calendar(found.days);
+    await plot(el, days, [["dollars", spent]], { bars: true, time: true, format: (v) => dollars(v), signal });
   }
+}
+
+/** Every day from the first to today, two weeks at least; uPlot wants seconds. */
+function calendar(known) {
+  const at = (day) => Date.parse(`${day}T12:00:00Z`) / 1000;
+  const spent = new Map(known.map((d) => [at(d.day), d.usd]));
+  const today = at(new Date().toISOString().slice(0, 10));
+  const days = [];
+  for (let day = Math.min(at(known[0].day), today - 13 * 86400); day <= today; day += 86400) days.push(day);
+  return [days, days.map((day) => spent.get(day) ?? 0)];
 }
 
 function limits({ key, process, run }) {
   const rows = [
     key ? [`Key “${key.name}” today`, key.today, key.daily] : null,
     key ? [`Key “${key.name}” this month`, key.this_month, key.monthly] : null,
-    ["This server since it started", process.spent, process.limit],
+    process ? ["This server since it started", process.spent, process.limit] : null,
   ].filter(Boolean);
   const each = key?.per_run ?? run.limit;
   return h("section.sheet", {}, h("h2", {}, "Against the limits"), h("div.grid", {}, rows.map(([name, used, limit]) => h("div", {},

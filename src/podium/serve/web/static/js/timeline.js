@@ -29,4 +29,4 @@ export function timeline(model, open) {
 const lane = (name, colour, took, ...inside) =>
   h("div.lane", {}, h("div.label", {}, h("span.dot", { class: colour, "aria-hidden": "true" }), h("span", { title: name }, name)), h("div.track", {}, inside), h("span.num.soft", {}, seconds(took)));
 
-const bar = (from, length, x, props) => place(h("button", { type: "button", "aria-label": props.title, ...props }), { left: x(from), width: x(length) });
+const bar = (from, length, x, props) => place(h("button", { type: "button", "aria-label": props.title, ...props, class: `span ${props.class ?? ""}` }), { left: x(from), width: x(length) });
