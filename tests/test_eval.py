@@ -14,7 +14,7 @@ import pytest
 
 from podium.errors import ConfigError
 from podium.eval.results import Results
-from podium.eval.runner import Evaluation, Plan
+from podium.eval.runner import Evaluation, Plan, Watch, rescore
 from podium.eval.setting import recorded
 from podium.eval.strategies import parse_specs
 from podium.eval.tally import read
@@ -157,8 +157,7 @@ async def test_scores_are_made_again_from_the_recording(world, tmp_path):
     await evaluate(recorded(world), tmp_path / "out", "single:a")
     results = await Results.open(tmp_path / "out")
     await results.store.change(("UPDATE samples SET score = 0.5 WHERE item = 'test-1'", ()))
-    evaluation = Evaluation(recorded(world), Plan(()), results)
-    assert await evaluation.rescore() == 1 and await evaluation.rescore() == 0
+    assert await rescore(results, Watch()) == 1 and await rescore(results, Watch()) == 0
     await results.close()
 
 
@@ -270,6 +269,8 @@ async def test_an_evaluation_asks_real_workers_and_pays_for_a_shared_call_once(s
         assert set(asked(upstream).values()) == {1} and len(upstream.requests) == 12
     code, again, _ = await shell(*EVAL, "--strategy", "best-single,single:*,vote:2,oracle")
     assert code == 0 and json.loads(again) == figures  # with nobody there to ask
+    code, again, err = await shell("eval", "--rescore", "--out", "out", "--json")
+    assert code == 0 and json.loads(again) == figures and "0 scores changed" in err
 
 
 async def test_a_killed_evaluation_goes_on_and_no_finished_call_is_paid_twice(shell):
@@ -300,6 +301,20 @@ async def test_a_killed_evaluation_goes_on_and_no_finished_call_is_paid_twice(sh
     assert {name: f["n"] for name, f in figures.items()} == {
         "single:a": 40, "single:b": 40, "vote:2": 40, "oracle": 40,
     }  # fmt: skip
+
+
+async def test_an_interrupted_evaluation_ends_at_once_and_gives_up_its_claims(shell):
+    async with Upstream([Say("never", delay=600)]) as upstream:
+        shell.set_up(upstream.url, 4)
+        process = await shell.start(*EVAL, "--strategy", "single:a")
+        await upstream.arrived(4)
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+        await upstream.quiet()
+    assert process.returncode == 130 and "Traceback" not in err.decode()
+    results = await Results.read(shell.folder / "out")
+    assert not await results.claimed("test") and not await results.samples("test")
+    await results.close()
 
 
 async def test_processes_share_a_directory_and_do_nothing_twice(shell):
@@ -382,6 +397,7 @@ async def test_a_ray_cluster_does_the_same_work(shell):
     ("words", "complaint"),
     [
         (("--strategy", "single:a"), "either --task or --world"),
+        (("--task", "jsonl:sums.jsonl"), "Give --strategy"),
         (("--task", "nope", "--strategy", "single:a"), "no task 'nope'"),
         (("--task", "jsonl:sums.jsonl", "--strategy", "votes"), "no strategy 'votes'"),
         (("--task", "jsonl:sums.jsonl", "--strategy", "single:z"), "no worker 'z'"),

@@ -11,12 +11,12 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from podium.cli.report import show
+from podium.cli.report import PAGE, show
 from podium.cli.view import money
 from podium.errors import ConfigError
 from podium.eval.cluster import Cluster
 from podium.eval.results import Results, Sample
-from podium.eval.runner import Estimate, Evaluation, Plan, Watch, here
+from podium.eval.runner import Estimate, Evaluation, Plan, Watch, here, rescore
 from podium.eval.setting import Place
 from podium.eval.strategies import parse_specs
 
@@ -36,7 +36,7 @@ ASKED_AT_ONCE = 16
     "-s",
     "--strategy",
     "strategies",
-    required=True,
+    default="",
     metavar="A,B,C",
     help="What to compare: single:NAME, single:*, best-single, vote:3, "
     "self-consistency:NAME:5, reflect:NAME, moa, random, random-workflow, router:knn, "
@@ -123,13 +123,14 @@ def eval(**flags: Any) -> None:
     podium eval --world recorded/mmlu-pro --strategy best-single,vote:3,oracle --out results
     podium eval --task math500 --strategy conductor,best-single --limit 100 --out results
     """
-    place = Place(flags["task"], flags["world"], flags["data"], flags["config"])
-    asyncio.run(_evaluate(place, flags))
+    asyncio.run(_rescore(flags) if flags["rescore"] else _evaluate(flags))
 
 
-async def _evaluate(place: Place, flags: dict[str, Any]) -> None:
+async def _evaluate(flags: dict[str, Any]) -> None:
     specs = parse_specs(flags["strategies"])
-    console = Console(stderr=True)
+    if not specs:
+        raise ConfigError("what is to be compared? Give --strategy, such as best-single,vote:3")
+    place = Place(flags["task"], flags["world"], flags["data"], flags["config"])
     results = await Results.open(flags["out"])
     try:
         async with place.open(results.store) as setting:
@@ -148,33 +149,45 @@ async def _evaluate(place: Place, flags: dict[str, Any]) -> None:
                 equal_spend=flags["equal_spend"],
                 retry_unscored=flags["retry_unscored"],
             )
-            with Bar(console, None if flags["yes"] else flags["ask_above"]) as bar:
-                engine = Cluster(place, results) if flags["engine"] == "ray" else here
-                evaluation = Evaluation(setting, plan, results, bar.watch, engine)
-                if flags["rescore"]:
-                    changed = await evaluation.rescore()
-                    console.print(f"{changed} scores changed")
-                else:
-                    await evaluation.run()
-            await results.withdraw()
+            engine = Cluster(place, results) if flags["engine"] == "ray" else here
+            try:
+                with Bar(None if flags["yes"] else flags["ask_above"]) as bar:
+                    await Evaluation(setting, plan, results, bar.watch, engine).run()
+            finally:
+                await results.withdraw()  # while the store that both use is open
     finally:
         await results.close()
-    await show([flags["out"]], as_json=flags["json"], page=flags["out"] / "report.html")
+    await _show(flags)
+
+
+async def _rescore(flags: dict[str, Any]) -> None:
+    results = await Results.read(flags["out"])
+    try:
+        with Bar(None) as bar:
+            changed = await rescore(results, bar.watch)
+    finally:
+        await results.close()
+    click.echo(f"{changed} scores changed", err=True)
+    await _show(flags)
+
+
+async def _show(flags: dict[str, Any]) -> None:
+    await show([flags["out"]], as_json=flags["json"], page=flags["out"] / PAGE)
 
 
 class Bar:
     """Progress on stderr: how far, how right, how dear; and the question before spending."""
 
-    def __init__(self, console: Console, ask_above: float | None) -> None:
+    def __init__(self, ask_above: float | None) -> None:
         self._ask_above = ask_above
-        self._console = console
+        self._console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(),
-            console=console,
+            console=self._console,
             refresh_per_second=4,
         )
         self._right = self._usd = 0.0

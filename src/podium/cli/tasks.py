@@ -12,6 +12,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from podium.eval.legs import open_sandbox
 from podium.eval.tasks import (
     FAMILIES,
     TASKS,
@@ -23,8 +24,6 @@ from podium.eval.tasks import (
     find,
     paper_mixture,
 )
-from podium.eval.tasks.grading import CODE
-from podium.sandbox import Sandbox
 
 SHOWN = 20
 
@@ -76,10 +75,7 @@ def check_task(
 
 async def _check(task: Task, items: Sequence[Item]) -> Report:
     async with AsyncExitStack() as stack:
-        sandbox = None
-        if any(item.grader in CODE for item in items):
-            sandbox = await stack.enter_async_context(Sandbox.open())
-        return await check(task, items, sandbox=sandbox)
+        return await check(task, items, sandbox=await open_sandbox(items, stack))
 
 
 def _print(found: Report) -> None:

@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from podium.errors import ConfigError
-from podium.eval.legs import Leg
+from podium.eval.legs import Leg, open_sandbox
 from podium.eval.results import Results, Sample, Unit
 from podium.eval.router import Lessons
 from podium.eval.setting import Place
 from podium.eval.strategies import Field, Spend, Standing, build, parse_spec
 from podium.eval.tasks import Item
-from podium.eval.tasks.grading import CODE
-from podium.sandbox import Sandbox
 from podium.store import Store
 from podium.types import Limits, Run
 
@@ -144,9 +142,7 @@ async def _work(job: Job, remote: Remote) -> None:
             job.spend,
             job.led_limits,
         )
-        sandbox = None
-        if any(item.grader in CODE for item in job.items.values()):
-            sandbox = await stack.enter_async_context(Sandbox.open())
+        sandbox = await open_sandbox(job.items.values(), stack)
         entrants = [build(parse_spec(name), built) for name in job.names]
         leg = Leg(
             remote, job.split, job.items, entrants, job.samples, setting.ledger, sandbox=sandbox

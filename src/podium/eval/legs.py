@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from podium.eval.graders import Score
 from podium.eval.results import Sample, Unit
 from podium.eval.strategies import Entrant
 from podium.eval.tasks import Item, grade
+from podium.eval.tasks.grading import CODE
 from podium.ledger import Ledger
 from podium.sandbox import Sandbox
 from podium.types import Completion, Question, Run
@@ -122,6 +124,13 @@ class Leg:
         sample = _sample(entrant.row, self.split, unit, run, scores[answer])
         self.hear(sample)
         return asyncio.create_task(self.results.keep(sample, run))
+
+
+async def open_sandbox(items: Iterable[Item], stack: AsyncExitStack) -> Sandbox | None:
+    """A sandbox if the answers to some of the items are code."""
+    if not any(item.grader in CODE for item in items):
+        return None
+    return await stack.enter_async_context(Sandbox.open())
 
 
 async def score(run: Run, item: Item, sandbox: Sandbox | None) -> Score:

@@ -16,19 +16,20 @@ from statistics import fmean
 
 from podium.app import SINGLE
 from podium.errors import ConfigError
-from podium.eval.legs import Leg, score
+from podium.eval.legs import Leg, open_sandbox, score
 from podium.eval.results import Results, Sample
 from podium.eval.router import WORDS, Lessons
 from podium.eval.setting import Setting
 from podium.eval.strategies import Entrant, Field, Spec, Spend, Standing, build, parse_spec
 from podium.eval.tasks import Item, draw
-from podium.eval.tasks.grading import CODE
 from podium.records import run_from
 from podium.sandbox import Sandbox
 from podium.workers import Pool
 
 EXPECTED_TOKENS = 600
 """Of a reply, where nothing was measured yet: for the estimate alone."""
+AT_ONCE = 256
+"""Samples that are written together when they are scored again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,37 +106,13 @@ class Evaluation:
         if plan.retry_unscored:
             await self.results.forget_unscored(plan.split)
         async with AsyncExitStack() as stack:
-            await self._open_sandbox(items, stack)
+            self._sandbox = await open_sandbox(items, stack)
             built = await self._field()
             if plan.equal_spend:
                 built = await self._at_equal_spend(built, items)
             entrants = [build(spec, built) for spec in self._specs()]
             await self._introduce(entrants)
             await self._leg(plan.split, items, entrants, built)
-
-    async def rescore(self) -> int:
-        """Grade every recorded answer again, for nothing. Returns how many scores changed."""
-        splits = [s for (s,) in await self.results.store.fetch("SELECT DISTINCT split FROM items")]
-        changed = 0
-        async with AsyncExitStack() as stack:
-            for split in splits:
-                items = {item.id: item for item in await self.results.items(split)}
-                await self._open_sandbox(list(items.values()), stack)
-                samples = await self.results.samples(split)
-                self.watch.leg(f"{split} again", len(samples), 0)
-                for sample in samples:
-                    again = await self._rescored(sample, items[sample.item])
-                    changed += again.score != sample.score
-                    await self.results.put(again)
-                    self.watch.sample(again)
-        return changed
-
-    async def _rescored(self, sample: Sample, item: Item) -> Sample:
-        record = await self.results.store.record(sample.run)
-        if record is None:
-            raise ConfigError(f"the run {sample.run} of {sample.item} is not in the results")
-        again = await score(run_from(record.run), item, self._sandbox)
-        return replace(sample, score=again.value, read=again.answer, note=again.note)
 
     # ── before the questions that count ──
 
@@ -248,10 +225,6 @@ class Evaluation:
             "podium": version("podium"),
         }
 
-    async def _open_sandbox(self, items: Sequence[Item], stack: AsyncExitStack) -> None:
-        if self._sandbox is None and any(item.grader in CODE for item in items):
-            self._sandbox = await stack.enter_async_context(Sandbox.open())
-
     async def _leg(
         self, split: str, items: Sequence[Item], entrants: Sequence[Entrant], built: Field
     ) -> None:
@@ -305,3 +278,32 @@ def _standing(row: str, samples: Sequence[Sample]) -> Standing:
         fmean(s.usd for s in own),
         fmean(s.input + s.output for s in own),
     )
+
+
+async def rescore(results: Results, watch: Watch) -> int:
+    """Grade every recorded answer again and ask nobody. Returns how many scores changed."""
+    changed = 0
+    for (split,) in await results.store.fetch("SELECT DISTINCT split FROM items"):
+        items = {item.id: item for item in await results.items(split)}
+        samples = await results.samples(split)
+        watch.leg(f"{split} again", len(samples), 0)
+        async with AsyncExitStack() as stack:
+            sandbox = await open_sandbox(items.values(), stack)
+            for at in range(0, len(samples), AT_ONCE):
+                before = samples[at : at + AT_ONCE]
+                again = [await _rescored(s, items[s.item], results, sandbox) for s in before]
+                changed += sum(a.score != b.score for a, b in zip(again, before, strict=True))
+                await results.put(*again)
+                for sample in again:
+                    watch.sample(sample)
+    return changed
+
+
+async def _rescored(
+    sample: Sample, item: Item, results: Results, sandbox: Sandbox | None
+) -> Sample:
+    record = await results.store.record(sample.run)
+    if record is None:
+        raise ConfigError(f"the run {sample.run} of {sample.item} is not in the results")
+    again = await score(run_from(record.run), item, sandbox)
+    return replace(sample, score=again.value, read=again.answer, note=again.note)
