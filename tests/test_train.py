@@ -78,7 +78,7 @@ programs = ["vote"]
 [limits]
 {more.get("limits", "")}
 [cold]
-drafts = {more.get("drafts", "2400")}
+drafts = {more.get("drafts", "3200")}
 workers = [1, 1]
 batch = 16
 learning_rate = 5e-3
@@ -86,8 +86,9 @@ learning_rate = 5e-3
 [grpo]
 questions = 2
 drafts = 16
-learning_rate = 1e-3
-schedule = "constant"
+learning_rate = 6e-4
+schedule = "constant_with_warmup"
+warmup = 0.1
 max_tokens = 60
 loss = "dapo"
 {more.get("grpo", "")}
@@ -110,7 +111,7 @@ def trained(out: Path, text: str) -> Path:
 def learned(folder: Path, world: Path, base: Path) -> Path:
     """A run in which every weight is trained."""
     report = '[report]\nsplits = ["test"]\nchoose = 2\nchoose_on = 8'
-    grpo = "steps = 30\nsave = 10\ncertain = 0.001"
+    grpo = "steps = 40\nsave = 20\ncertain = 0.001"
     return trained(folder / "learned", recipe(world, base, grpo=grpo, report=report))
 
 
@@ -125,7 +126,7 @@ def metrics(run: Path) -> list[dict[str, float]]:
 
 def test_a_tiny_model_learns_whom_to_ask(learned: Path):
     accuracy = [row["accuracy"] for row in metrics(learned)]
-    assert len(accuracy) == 30
+    assert len(accuracy) == 40
     assert sum(accuracy[:4]) / 4 < 0.6
     assert sum(accuracy[-4:]) / 4 > 0.75
 
@@ -134,7 +135,7 @@ def test_every_trainable_parameter_moves(learned: Path, base: Path):
     from safetensors.torch import load_file
 
     before = load_file(base / "model.safetensors")
-    after = load_file(learned / "grpo" / "checkpoint-30" / "model.safetensors")
+    after = load_file(learned / "grpo" / "checkpoint-40" / "model.safetensors")
     assert before.keys() == after.keys()
     assert not [name for name, weights in before.items() if weights.equal(after[name])]
 
@@ -146,7 +147,7 @@ def test_a_run_leaves_its_story_behind(learned: Path):
     assert {row["strategy"]: row["accuracy"] for row in alone} == {
         "single:weak": 0.0, "single:strong": 1.0, "single:other": 0.0,
     }  # fmt: skip
-    assert set(report["chosen"]) == {"checkpoint-20", "checkpoint-30"}
+    assert set(report["chosen"]) == {"checkpoint-20", "checkpoint-40"}
     assert "<svg" in (learned / "plots.html").read_text()
     sample = json.loads((learned / "samples.jsonl").read_text().splitlines()[-1])
     assert "model_id" in sample["rounds"][0]["draft"]
@@ -217,3 +218,16 @@ def test_a_model_without_a_chat_template_is_refused(folder: Path, world: Path):
     bare = save_tiny_llama(folder / "bare", [DRAFT], chat=False)
     with pytest.raises(ConfigError, match="has no chat template"):
         trained(folder / "refused", recipe(world, bare))
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(folder: Path, world: Path, base: Path):
+    from podium.train.run import train
+
+    file = folder / "dry.toml"
+    file.write_text(recipe(world, base, grpo="steps = 2"))
+    plan = train(file, folder / "dry", dry_run=True)
+    assert plan["questions"] == {"train": 36, "dev": 12, "test": 12}
+    assert plan["workflows"] == 64
+    assert plan["pool"] == (*WORKERS, "vote")
+    assert 10 < plan["prompt_tokens"]["median"] <= plan["prompt_tokens"]["longest"]
+    assert not (folder / "dry").exists()

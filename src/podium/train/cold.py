@@ -7,6 +7,7 @@ prompt, which is computed once for all of them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,8 @@ from podium.train.sampling import Table, Tokens, below
 from podium.types import Completion, Draft, Round, Step, StepResult, Workflow
 from podium.workers import Pool
 from podium.workflow import render
+
+log = logging.getLogger(__name__)
 
 VOTE = "Vote."
 WARM_UP = 5
@@ -124,11 +127,18 @@ def teach(model: Any, lesson: Lesson, folder: Path) -> None:
 
 
 class ColdTrainer(Trainer):
+    def log(self, logs: dict[str, float], *_: Any, **__: Any) -> None:
+        if "loss" in logs:
+            log.info("cold start, step %d: loss %.3f", self.state.global_step, logs["loss"])
+
     def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
-        table = Table(inputs["ids"], inputs["mask"], inputs["shared"])
-        logits = below(model, table).logits[:, :-1].float()
-        ids, mask = table.ids[:, table.shared + 1 :], table.mask[:, table.shared + 1 :]
-        targets = ids.masked_fill(mask == 0, -100)
+        # Several passes before one backward are for a single process.
+        alone = self.accelerator.num_processes == 1
+        table = Table(inputs["ids"], inputs["mask"], inputs["shared"] if alone else 0)
+        below_it = inputs["shared"] - table.shared
+        logits = below(model, table).logits[:, below_it:-1].float()
+        ids, mask = inputs["ids"], inputs["mask"]
+        targets = ids.masked_fill(mask == 0, -100)[:, inputs["shared"] + 1 :]
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 

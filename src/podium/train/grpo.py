@@ -23,6 +23,7 @@ from torch import Tensor
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from podium.errors import ConfigError
 from podium.prompts import Style, planner_messages
 from podium.train.pools import Row
 from podium.train.recipe import Recipe
@@ -234,6 +235,10 @@ class ConductorTrainer(GRPOTrainer):
         model.train()
         return written
 
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        self._habit = Habit()  # whoever goes on from here has none either, and the same curve
+
     @property
     def _alone(self) -> bool:
         """Whether this is the only process: several passes before one backward need that."""
@@ -309,6 +314,11 @@ def settings(recipe: Recipe, folder: Path) -> GRPOConfig:
     size = grpo.questions * grpo.drafts
     batch = grpo.batch or size
     processes = PartialState().num_processes
+    if grpo.questions % processes or batch % processes:
+        raise ConfigError(
+            f"{grpo.questions} questions a step in batches of {batch} cannot be shared by "
+            f"{processes} processes: make both divisible by it"
+        )
     return GRPOConfig(
         output_dir=str(folder),
         seed=recipe.seed,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
@@ -39,8 +40,9 @@ THEIRS = ("loss", "grad_norm", "learning_rate", "kl")
 class Monitor(TrainerCallback):
     def __init__(self, directory: Path, recipe: Recipe) -> None:
         self.directory, self.recipe = directory, recipe
-        self.metrics = Lines(directory / "metrics.jsonl")
-        self.samples = Lines(directory / "samples.jsonl")
+        first = PartialState().is_main_process
+        self.metrics = Lines(directory / "metrics.jsonl", writes=first)
+        self.samples = Lines(directory / "samples.jsonl", writes=first)
         self._figures: dict[str, Any] = {}
         self._warned: set[str] = set()
         self._since = time.monotonic()
@@ -99,10 +101,12 @@ class Monitor(TrainerCallback):
 class Lines:
     """A file of JSON lines, each with its step."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, *, writes: bool = True) -> None:
+        self.file, self.writes = file, writes
 
     def add(self, row: Mapping[str, Any]) -> None:
+        if not self.writes:
+            return
         with self.file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
@@ -116,6 +120,8 @@ class Lines:
 
     def cut(self, step: int) -> None:
         """Forget what came after this step."""
+        if not self.writes:
+            return
         kept = [row for row in self.all() if row["step"] <= step]
         partial = self.file.with_suffix(".partial")
         partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
