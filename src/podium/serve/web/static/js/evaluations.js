@@ -34,7 +34,7 @@ async function openReport(name, button) {
   button.disabled = false;
 }
 
-const table = (figures) => h("table", {}, h("thead", {}, h("tr", {}, ["Strategy", "Right", "95 %", "$ / question", "Calls", "Time", "n"].map((c, i) => h(i ? "th.n" : "th", {}, c)))),
+const table = (figures) => h("table.small", {}, h("thead", {}, h("tr", {}, ["Strategy", "Right", "95 %", "$ / question", "Calls", "Time", "n"].map((c, i) => h(i ? "th.n" : "th", {}, c)))),
   h("tbody", {}, Object.entries(figures).sort(([, a], [, b]) => b.accuracy - a.accuracy).map(([name, f]) => h("tr", {}, h("td", {}, name), h("td.n", {}, percent(f.accuracy, 1)), h("td.n.soft", {}, `${percent(f.low, 0)} – ${percent(f.high, 0)}`),
     h("td.n", {}, dollars(f.usd_per_question)), h("td.n", {}, f.calls_per_question.toFixed(1)), h("td.n", {}, seconds(f.seconds_per_question)), h("td.n", {}, String(f.n))))));
 
@@ -50,14 +50,19 @@ function front(figures) {
   const best = points.toSorted((a, b) => a.usd - b.usd || b.accuracy - a.accuracy).filter((p, i, all) => all.slice(0, i).every((q) => q.accuracy < p.accuracy));
   const axes = [0, 0.25, 0.5, 0.75, 1].map((t) => y0 + t * (y1 - y0)).flatMap((v) => [svg("line", { x1: L, x2: W, y1: y(v), y2: y(v), class: "grid-line" }), label(L - 6, y(v) + 4, percent(v), "end")]);
   const ticks = Array.from({ length: Math.floor(x1) - Math.ceil(x0) + 1 }, (_, i) => Math.ceil(x0) + i).map((e) => label(x({ usd: 10 ** e }), H - 12, dollars(10 ** e), "middle"));
+  const named = [];
+  const room = (p) => named.every((q) => Math.abs(y(q.accuracy) - y(p.accuracy)) > 11 || Math.abs(x(q) - x(p)) > 170);
+  for (const p of points.toSorted((a, b) => b.accuracy - a.accuracy)) if (room(p)) named.push(p);
   const marks = points.flatMap((p, i) => [
     svg("line", { x1: x(p), x2: x(p), y1: y(p.low), y2: y(p.high), class: `whisker hue${i % 8}` }),
     svg("circle", { cx: x(p), cy: y(p.accuracy), r: 5, class: `mark hue${i % 8}` }, title(`${p.name}: ${percent(p.accuracy, 1)} for ${dollars(p.usd_per_question)}`)),
-    label(x(p) + 8, y(p.accuracy) + 4, p.name.length > 26 ? `${p.name.slice(0, 25)}…` : p.name, "start"),
+    named.includes(p) ? label(x(p) + (x(p) > W * 0.66 ? -9 : 9), y(p.accuracy) + 4, short(p.name), x(p) > W * 0.66 ? "end" : "start") : "",
   ]);
   const line = svg("polyline", { points: best.map((p) => `${x(p)},${y(p.accuracy)}`).join(" "), class: "front" });
   return svg("svg", { viewBox: `0 0 ${W} ${H}`, class: "scatter", role: "img", "aria-label": "Accuracy against dollars per question, with intervals and the Pareto front" }, ...axes, ...ticks, line, ...marks);
 }
+
+const short = (name) => (name.length > 26 ? `${name.slice(0, 25)}…` : name);
 
 function label(x, y, text, anchor) {
   const el = svg("text", { x, y, "text-anchor": anchor });
