@@ -8,7 +8,7 @@ from podium.serve import keys as keys_module
 from podium.serve.keys import Key, Keys, digest
 from podium.serve.wire import Refusal
 from podium.store import SqliteStore
-from podium.testing import Say
+from podium.testing import Refuse, Say
 from podium.types import Step, Usage
 from serving import workflow
 
@@ -233,3 +233,33 @@ async def test_limits_of_a_key_can_be_changed(keys):
     await keys.limit(replace(key, daily=None, monthly=3.0, models=frozenset({"podium"})))
     fresh = await keys.named("k1")
     assert (fresh.daily, fresh.monthly, fresh.models) == (None, 3.0, frozenset({"podium"}))
+
+
+async def test_a_denied_worker_does_not_stand_in_for_another(serve):
+    def first(upstream):
+        base = {"name": "a", "model": "a", "base_url": f"{upstream.url}/v1", "retries": 0}
+        return {**base, "price": {"input": 1, "output": 1}, "fallback": "b"}
+
+    def second(upstream):
+        base = {"name": "b", "model": "b", "base_url": f"{upstream.url}/v1", "region": "moon"}
+        return {**base, "price": {"input": 1, "output": 1}}
+
+    server = await serve({"a": [Refuse(500)], "b": ["fine"]}, worker=[second, first])
+    async with client(server) as openai:
+        for wish in ({"deny": ["b"]}, {"regions": [""]}, {"allow": ["a"]}):
+            with pytest.raises(APIStatusError) as failed:
+                await openai.chat.completions.create(
+                    model="a", messages=ASK, extra_body={"podium": wish}
+                )
+            assert failed.value.status_code == 502
+        with pytest.raises(PermissionDeniedError):
+            await openai.chat.completions.create(
+                model="podium", messages=ASK,
+                extra_body={"podium": {"deny": ["b"], "strategy": "b"}},
+            )  # fmt: skip
+        with pytest.raises(APIStatusError) as nobody:
+            await openai.chat.completions.create(
+                model="podium", messages=ASK, extra_body={"podium": {"allow": ["nobody"]}}
+            )
+        assert nobody.value.status_code == 400
+    assert {sent.model for sent in server.upstream.requests} == {"a"}

@@ -27,7 +27,7 @@ from podium.serve.metrics import Metrics
 from podium.serve.wire import PLAIN, Asked, Outcome, Refusal, outcome
 from podium.tracing import note, span
 from podium.types import Limits, Message, Question, Round, Rules, Run, Step, Workflow
-from podium.workers import Pool
+from podium.workers import ANYONE, Pool
 from podium.workers.dialects.wire import budget
 
 FAST, DEEP = "podium-fast", "podium-deep"
@@ -65,28 +65,28 @@ class Job:
 class Direct:
     """One worker, asked the very conversation: a run of one step that nobody plans."""
 
-    name: str
+    worker: str
     pool: Pool
-    flow: Workflow
 
-    @staticmethod
-    def to(worker: str, pool: Pool) -> Direct:
-        flow = Workflow((Step(pool.names.index(worker), WHOLE),))
-        return Direct(SINGLE + worker, pool, flow)
+    @property
+    def name(self) -> str:
+        return SINGLE + self.worker
 
     async def solve(self, question: Question | str, terms: Terms | None = None) -> Run:
         terms = terms or Terms()
+        pool = self.pool if terms.rules is ANYONE else self.pool.only(terms.rules)
+        flow = Workflow((Step(pool.names.index(self.worker), WHOLE),))
         # A single step leaves nothing that could be picked up half-way, so nothing is noted.
         emit = _except_kept(terms.emit)
         stage = Stage(
-            Question.of(question), self.pool, terms.ledger, emit, terms.pieces, rules=terms.rules
+            Question.of(question), pool, terms.ledger, emit, terms.pieces, rules=terms.rules
         )
         run = begin(self.name, stage)
         with span("invoke_workflow", self.name) as current:
-            results = await perform(self.flow, stage)
+            results = await perform(flow, stage)
             (result,) = results
             answer = None if result.failure else result.output
-            done = Round((), self.flow, results, answer, result.failure)
+            done = Round((), flow, results, answer, result.failure)
             run = finish(replace(run, rounds=(done,), failure=result.failure), stage)
             note(current, run, run.failure)
         return run
@@ -254,9 +254,11 @@ class Desk:
             return podium.strategy(MAIN), replace(own, rounds=max(DEEP_ROUNDS, own.rounds))
         if name == MAIN or any(s.name == name for s in podium.config.strategy):
             return podium.strategy(name), own
-        return Direct.to(plain, podium.pool), own
+        return Direct(plain, podium.pool), own
 
     def _rules(self, asked: Asked, key: Key) -> Rules:
+        if asked.wishes is PLAIN and key.workers is None:
+            return ANYONE
         wished = asked.wishes.rules
         allowed = wished.allowed
         if key.workers is not None:
@@ -264,7 +266,7 @@ class Desk:
         rules = replace(wished, allowed=allowed)
         if not any(rules.admit(m.name, m.region) for m in self.podium.pool.members):
             raise Refusal("no worker is left that this request may use", param="podium")
-        named = asked.model.removeprefix(SINGLE)
+        named = (asked.wishes.strategy or asked.model).removeprefix(SINGLE)
         member = self.podium.pool.named(named)
         if member is not None and not rules.admit(member.name, member.region):
             raise Refusal(f"this request may not use the worker {named!r}", 403, param="model")
@@ -292,7 +294,7 @@ class Desk:
         question = talk.exactly(job.asked, session.resumed(waits.results, before))
         # Nobody stands in for it: the exchange is private, and signed by its provider.
         alone = Pool((replace(member, fallback=""),))
-        return replace(job, question=question, strategy=Direct.to(member.name, alone))
+        return replace(job, question=question, strategy=Direct(member.name, alone))
 
     def _count(self, job: Job, run: Run) -> None:
         model, used = job.asked.model, run.usage

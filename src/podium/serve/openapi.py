@@ -35,7 +35,13 @@ WISHES = _object(
     reasoning=FLAG,
 )
 COMMON: Json = {"stream": FLAG, "podium": WISHES}
-MESSAGE = _object(["role"], role=TEXT, content={})
+CONTENT: Json = {"anyOf": [TEXT, _list(_object(["type"], type=TEXT), 1)]}
+MESSAGE = _object(
+    ["role", "content"],
+    role={"enum": ["system", "developer", "user", "assistant", "tool"]},
+    content=CONTENT,
+    tool_call_id=TEXT,
+)
 CHAT = _object(
     ["model", "messages"],
     **COMMON,
@@ -67,7 +73,9 @@ RESPONSES = _object(
 MESSAGES = _object(
     ["model", "messages"],
     **COMMON,
-    messages=_list(_object(["role", "content"], role=TEXT, content={}), 1),
+    messages=_list(
+        _object(["role", "content"], role={"enum": ["user", "assistant"]}, content=CONTENT), 1
+    ),
     max_tokens=COUNT,
     system={"anyOf": [TEXT, _list({"type": "object"})]},
     stop_sequences=_list(TEXT),
