@@ -43,7 +43,7 @@ async def published(training: Training, price: float) -> Head:
     import numpy as np
 
     way = training.settings.evolution.model_copy(
-        update={"sigma": 0.03, "same_questions": False, "population": None}
+        update={"sigma": 0.03, "same_questions": False, "population": None, "sampled": True}
     )
     plain = replace(training, settings=training.settings.model_copy(update={"evolution": way}))
     basis = Basis(np.eye(training.reading.width))

@@ -215,10 +215,11 @@ async def _generation(
         line["dev"] = await training.validate(training.shaped(search.mean, basis), price)
     if number == settings.generations:
         return line
+    seed = number if settings.sampled else None
     played = await asyncio.gather(
         *(
             training.stand.play(
-                training.shaped(vector, basis), _draw(training, number, i), seed=number
+                training.shaped(vector, basis), _draw(training, number, i), seed=seed
             )
             for i, vector in enumerate(search.ask())
         )
