@@ -31,8 +31,7 @@ from opentelemetry import trace
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from podium.app import Podium, find_config
-from podium.config import Config, load
+from podium.app import Podium
 from podium.errors import ConfigError, PodiumError
 from podium.serve import talk
 from podium.serve.app import build
@@ -40,8 +39,6 @@ from podium.serve.desk import Desk
 from podium.serve.exchange import Application, Receive, Scope, Send, reply_json
 from podium.serve.journal import Journal
 from podium.serve.keys import RENEW_SECONDS, Keys
-from podium.store import open_store
-from podium.workshop import embedded
 
 HEAD_SECONDS = 10.0
 """For the head of a request to arrive."""
@@ -69,8 +66,7 @@ def serve(options: Options) -> None:
     Raises:
         ConfigError: something must be fixed first: the configuration, the address, the keys.
     """
-    path = options.config or find_config()
-    asyncio.run(_check_address(options.host, load(path) if path else embedded()))
+    asyncio.run(_check(options))
     listener = _listen(options)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -81,18 +77,15 @@ def serve(options: Options) -> None:
         _several(options, listener)
 
 
-async def _check_address(host: str, config: Config) -> None:
-    if _is_loopback(host):
-        return
-    store = open_store(config.store)
-    try:
-        if not await Keys(store).exist():
+async def _check(options: Options) -> None:
+    """Open everything once, so that what is wrong is said before anybody is promised a server."""
+    async with Podium.open(options.config) as podium:
+        await podium.store.fetch("SELECT 1")
+        if not _is_loopback(options.host) and not await Keys(podium.store).exist():
             raise ConfigError(
-                f"without keys the server listens on this machine only, not on {host}: make a key "
-                "first with `podium keys new NAME`"
+                f"without keys the server listens on this machine only, not on {options.host}: "
+                "make a key first with `podium keys new NAME`"
             )
-    finally:
-        await store.close()
 
 
 def _is_loopback(host: str) -> bool:
