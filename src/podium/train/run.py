@@ -24,16 +24,18 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from podium.app import single
+from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.eval.checkpoints import load_conductor
 from podium.eval.statistics import mcnemar
 from podium.ledger import Ledger
+from podium.planner import ModelPlanner
 from podium.train import data
 from podium.train.data import Problem, Source
 from podium.train.pools import Row, drawn
 from podium.train.recipe import Recipe, load
 from podium.train.report import Held, hold
-from podium.types import Limits
+from podium.types import Limits, Sampling
+from podium.workers.transformers import TransformersWorker
 
 if TYPE_CHECKING:
     from podium.train.grpo import Writer
@@ -202,10 +204,12 @@ class _Run:
         return scores
 
     async def _held(self, folder: Path, problems: Sequence[Problem]) -> Held:
-        conductor, limits = load_conductor(
-            str(folder), self.source.pool, self.recipe.limits.value()
-        )
-        return await hold(conductor, problems, limits)
+        # Many questions at once are for torch; llama.cpp, which serves it, takes them one by one.
+        writes = Sampling(max_tokens=self.recipe.grpo.max_tokens, temperature=0.0)
+        worker = TransformersWorker(self.recipe.name, folder)
+        planner = ModelPlanner(worker, self.recipe.style.value(), writes, repairs=0)
+        conductor = Conductor(planner, self.source.pool, f"conductor:{self.recipe.name}")
+        return await hold(conductor, problems, self.recipe.limits.value())
 
     def _report(self) -> dict[str, Any]:
         found: dict[str, Any] = {"recipe": self.recipe.name, "chosen": self._choose()}
