@@ -237,6 +237,7 @@ def checkpoint(folder: Path, **more) -> Path:
     folder.mkdir(exist_ok=True)
     manner = {"steps": 3, "base": SMOLLM2.name, "workers": ["b", "a"], "style": {"form": "compact"}}
     (folder / "conductor.json").write_text(json.dumps(manner | more))
+    (folder / "model.safetensors").touch()
     return folder
 
 
@@ -256,6 +257,13 @@ def test_a_checkpoint_that_does_not_fit_says_why(more, complaint, tmp_path):
     made = checkpoint(tmp_path / "it", **more)
     with pytest.raises(ConfigError, match=complaint):
         build(parse_spec(f"conductor:{made}"), field(pool(says("a", "x"))))
+
+
+def test_a_checkpoint_without_weights_is_refused(tmp_path):
+    made = checkpoint(tmp_path / "it")
+    (made / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match="holds no weights"):
+        build(parse_spec(f"conductor:{made}"), field(pool(says("a", "x"), says("b", "x"))))
 
 
 async def test_an_evolved_head_picks_a_worker_by_the_state_of_its_model(tmp_path):

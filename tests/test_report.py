@@ -127,6 +127,20 @@ def test_a_directory_without_results_is_named(tmp_path):
     assert "holds no results" in str(done.exception)
 
 
+async def test_several_samples_of_a_question_count_as_one_question(tmp_path):
+    world = recorded(little(tmp_path / "little", questions=10))
+    await evaluate(world, tmp_path / "out", "best-single,single:*")
+    tally, _ = await made_report(tmp_path / "out")
+    for row, samples in tally.samples.items():
+        tally.samples[row] = [*samples, *(replace(s, sample=1, score=0.0) for s in samples)]
+    tally.score()
+    figures = summarise(tally).figures
+    assert figures["single:a"].n == 10 and figures["single:a"].accuracy == pytest.approx(0.4)
+    assert figures["oracle"].accuracy >= max(figures[f"single:{w}"].accuracy for w in "abc")
+    # ten questions of which a few differ prove nothing, however the means lie
+    assert figures["single:b"].p_vs_best_single > 0.05
+
+
 async def test_unscored_samples_are_left_out_and_counted(tmp_path):
     await evaluate(recorded(little(tmp_path / "little")), tmp_path / "out", "single:a")
     results = await Results.open(tmp_path / "out")

@@ -90,6 +90,8 @@ def _worker(directory: Path, manner: Manner) -> Worker:
 
         model = LocalModel(find_model(manner.base))
         return LocalWorker(directory.name, model, adapter=adapters[0])
+    if not any(directory.glob("*.safetensors")):
+        raise ConfigError(f"{directory} holds no weights: neither *.gguf nor *.safetensors")
     from podium.workers.transformers import TransformersWorker
 
     return TransformersWorker(directory.name, directory)

@@ -88,6 +88,11 @@ def _of_one(name: str, own: Figures, tally: Tally) -> Iterator[str]:
     if (failed := sum(own.failures.values())) > FEW * own.n:
         kinds = ", ".join(f"{count} {kind}" for kind, count in own.failed_as.items())
         yield f"{failed} runs failed: {kinds}"
+    if own.replayed and not tally.replay:
+        yield (
+            f"{own.replayed:.0%} of its calls had been made for another strategy or before a "
+            "restart: its dollars are whole, its seconds are too few"
+        )
     if own.unpriced:
         yield f"{own.unpriced} calls have no known price and are missing from its cost"
 

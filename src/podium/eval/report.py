@@ -21,6 +21,8 @@ from podium.eval.doubts import doubts
 from podium.eval.tally import BEST_SINGLE, Tally
 
 ORACLE = "oracle"
+RESAMPLED = 30
+"""From so many questions on a bootstrap can be believed; on fewer, better and worse are counted."""
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -45,7 +47,7 @@ class Figures:
     low: float
     high: float
     p_vs_best_single: float | None
-    """McNemar's exact test, or a paired bootstrap where scores lie between 0 and 1."""
+    """McNemar's exact test; a paired bootstrap of many questions with scores between 0 and 1."""
     paired: int
     """On how many questions that comparison rests."""
     gap_closed: float | None
@@ -199,11 +201,11 @@ def _compare(
     if not both or scores is reference:
         return None, len(both)
     ours, theirs = [scores[i] for i in both], [reference[i] for i in both]
-    if {*ours, *theirs} <= {0.0, 1.0}:
-        p = statistics.mcnemar([v == 1.0 for v in ours], [v == 1.0 for v in theirs])
-    else:
-        p = statistics.bootstrap(ours, theirs).p
-    return p, len(both)
+    if {*ours, *theirs} <= {0.0, 1.0} or len(both) < RESAMPLED:
+        better = [a > b for a, b in zip(ours, theirs, strict=True)]
+        worse = [a < b for a, b in zip(ours, theirs, strict=True)]
+        return statistics.mcnemar(better, worse), len(both)
+    return statistics.bootstrap(ours, theirs).p, len(both)
 
 
 def _categories(tally: Tally, scores: Mapping[str, float]) -> dict[str, Category]:

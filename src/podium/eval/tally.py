@@ -13,7 +13,6 @@ import orjson
 
 from podium.app import SINGLE
 from podium.errors import ConfigError
-from podium.eval import statistics
 from podium.eval.results import Results, Sample
 from podium.eval.tasks import Item
 
@@ -70,9 +69,9 @@ class Tally:
 
     @cached_property
     def oracle(self) -> dict[str, float]:
-        """By question, whether some worker was right."""
-        right = statistics.oracle(self.outcomes)
-        return {item: float(some) for item, some in zip(self.shared, right, strict=True)}
+        """By question, what its best worker scores: whether some worker was right."""
+        rows = [self.scores[f"{SINGLE}{worker}"] for worker in self.workers if self.shared]
+        return {item: max(row[item] for row in rows) for item in self.shared}
 
 
 async def read(directories: Sequence[Path]) -> list[Tally]:
