@@ -65,7 +65,7 @@ def test_reads_lists_out_of_surrounding_prose():
         "Model IDs: [0, 1]\nSubtasks: ['a', 'b']\nAccess: [[], [0]]",
         "**model_id**: [0, 1]\n**subtask**: ['a', 'b']\n**access list**: [[], 0]",
         '{"model_id": [0, 1], "subtasks": ["a", "b"], "access_list": [[], [0]]}',
-        "```\nmodel_id = ['0', '1']\n```\nsubtasks:\n```json\n[\"a\", \"b\"]\n```\naccess = [(), (0,)]",
+        "```\nmodel_id = ['0', '1']\n```\nsubtasks:\n```json\n['a', 'b']\n```\naccess = [(), (0,)]",
         "model_id = [0, 1]\nsubtasks = [“a”, ‘b’]\naccess_list = [[], [0]]",
         'model_id = [0, # the first\n 1]\nsubtasks = ["""a""", "b"]\naccess_list = [None, ["0"]]',
         "access_list = [[], [0]]\nsubtasks = ['a', 'b']\nmodel_id = [0, 1]",
