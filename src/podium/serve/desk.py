@@ -14,6 +14,7 @@ import orjson
 
 from podium.app import MAIN, SINGLE, Podium
 from podium.conductor import Strategy, Terms, begin, finish
+from podium.config import WorkerSection
 from podium.errors import ConfigError
 from podium.events import Emit, ignore
 from podium.executor import Stage, perform
@@ -27,13 +28,16 @@ from podium.serve.metrics import Metrics
 from podium.serve.wire import PLAIN, Asked, Outcome, Refusal, outcome
 from podium.tracing import note, span
 from podium.types import Limits, Message, Question, Round, Rules, Run, Step, Workflow
-from podium.workers import ANYONE, Pool
+from podium.workers import ANYONE, Pool, Price
+from podium.workers.chat import CHARS_PER_TOKEN, IMAGE_TOKENS
 from podium.workers.dialects.wire import budget
 
 FAST, DEEP = "podium-fast", "podium-deep"
 DEEP_ROUNDS = 2
-MARGIN = 4_000
-"""Tokens for what surrounds a message, and for each image in it."""
+PLANNING = 2
+"""Calls of a round beside its steps: a plan, and one more where it has to be repaired."""
+MESSAGE, PROMPT = 100, 6_000
+"""Characters around a message, and around a question that is given to a team."""
 AGAIN = 2
 """A call may be made once more after a failure that had to be paid."""
 
@@ -307,19 +311,31 @@ def _worst(job: Job) -> float:
     limits = [each for each in (job.limits.dollars, job.key.per_run) if each is not None]
     if limits:
         return min(limits)
+    calls = 1 if job.direct else (job.limits.steps + PLANNING) * job.limits.rounds
     pool, sections = job.podium.pool, job.podium.config.worker
-    steps = 1 if job.direct else job.limits.steps * job.limits.rounds + 2 * job.limits.rounds
-    said = sum(len(m.content.encode()) + MARGIN * (1 + len(m.images)) for m in job.asked.talk)
-    said += len(orjson.dumps(job.asked.tools)) if job.asked.tools else 0
-    worst = 0.0
-    for member, section in zip(pool.members, sections, strict=True):
-        if member.price is None or not job.rules.admit(member.name, member.region):
-            continue
-        written = max(section.max_tokens, job.question.sampling.max_tokens or 0)
-        written += budget(section.effort) + budget(job.question.sampling.effort)
-        read = said + (0 if job.direct else steps * written)
-        worst = max(worst, member.price.of(read, written))
-    return AGAIN * steps * worst
+    costs = [
+        _cost(job, member.price, section, calls)
+        for member, section in zip(pool.members, sections, strict=True)
+        if member.price is not None and job.rules.admit(member.name, member.region)
+    ]
+    return AGAIN * max(costs, default=0.0)
+
+
+def _cost(job: Job, price: Price, section: WorkerSection, calls: int) -> float:
+    """Of so many calls to one worker that writes as much as it may.
+
+    A call reserves as if each byte were a token, and gives most of that back when it is done. So
+    one of them is counted in full, and the others by what they come to.
+    """
+    asked = job.asked
+    read = sum(len(m.content) * 2 + MESSAGE + IMAGE_TOKENS * len(m.images) for m in asked.talk)
+    read += len(orjson.dumps(asked.tools)) if asked.tools else 0
+    sampling = job.question.sampling
+    written = max(section.max_tokens, sampling.max_tokens or 0)
+    written += budget(section.effort) + budget(sampling.effort)
+    if calls > 1:
+        read += PROMPT + CHARS_PER_TOKEN * written * job.limits.steps
+    return price.of(read, written) + (calls - 1) * price.of(read // CHARS_PER_TOKEN, written)
 
 
 def _may(key: Key, model: str) -> bool:
