@@ -1,8 +1,13 @@
 """What several test files need."""
 
+import os
 from contextlib import AsyncExitStack
 
 import pytest
+
+# Small models gain nothing from a second thread, and lose much where cores are shared.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture
