@@ -55,7 +55,7 @@ class Evolve(Section):
     """All candidates of a generation answer the same ones. Published: each draws its own."""
     sampled: bool = True
     """Candidates draw from their softmaxes, as published; otherwise they take the likeliest, as
-    they do in use. After a warm start the softmaxes are flat, and drawing drowns what is learned."""
+    they do in use. After a warm start they are flat, and drawing drowns what is learned."""
     validate_every: Count = 5
     """Generations between looks at the dev split; the best one there is kept."""
 
