@@ -24,6 +24,9 @@ COMMANDS = {
     "tasks": ("podium.cli.tasks", "The benchmarks there are; check one by its own answers."),
     "eval": ("podium.cli.eval", "Ask strategies the questions of a task, and score the answers."),
     "report": ("podium.cli.report", "What evaluations found: a table, JSON, and a page."),
+    "train": ("podium.cli.train", "Train a Conductor, or evolve a TRINITY head, by a recipe."),
+    "serve": ("podium.cli.serve", "One endpoint in front of the pool, for any client."),
+    "keys": ("podium.cli.keys", "Keys of the server: made, listed, limited, revoked."),
     "models": ("podium.cli.models", "The models that run on this machine."),
 }
 """Where each command lives. A command's module is imported only when it is called."""
