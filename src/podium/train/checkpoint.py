@@ -69,7 +69,8 @@ def load_model(settings: Model) -> tuple[Any, Any]:
 
     tokenizer = load_tokenizer(settings)
     directory = base_directory(settings.base)
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=getattr(torch, settings.dtype))
+    dtype = getattr(torch, settings.dtype)
+    model: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
     if settings.adapter:
         return PeftModel.from_pretrained(model, settings.adapter, is_trainable=True), tokenizer
     if settings.lora is not None:
@@ -130,8 +131,8 @@ def load_trained(directory: Path) -> tuple[Any, Any]:
 
     tokenizer = AutoTokenizer.from_pretrained(directory, padding_side="left")
     if not (directory / "adapter_config.json").exists():
-        model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16)
-        return model.eval(), tokenizer
+        whole: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16)
+        return whole.eval(), tokenizer
     manner = json.loads((directory / FILE).read_text())
     base = base_directory(manner["base"])
     if manner["base_digest"] != weights_digest(Path(base)):
@@ -139,7 +140,8 @@ def load_trained(directory: Path) -> tuple[Any, Any]:
             f"{directory} is an adapter of another model: {manner['base']} here has other weights"
         )
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
-    return PeftModel.from_pretrained(model, str(directory)).eval(), tokenizer
+    adapted: Any = PeftModel.from_pretrained(model, str(directory))
+    return adapted.eval(), tokenizer
 
 
 def weights_digest(directory: Path) -> str:

@@ -14,14 +14,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import PartialState
 from datasets import Dataset
 from torch import Tensor
 from transformers import PrinterCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from podium.errors import ConfigError
 from podium.prompts import Style, planner_messages
@@ -114,7 +115,7 @@ class ConductorTrainer(GRPOTrainer):
         self._batch: list[Row] = []
         self._rollouts: list[Rollout] = []
         self._habit = Habit()
-        super().__init__(reward_funcs=_last_reward, rollout_func=_play, **settings)
+        super().__init__(reward_funcs=_last_reward, rollout_func=self._play, **settings)
         self.remove_callback(PrinterCallback)
 
     # Rollouts
@@ -156,6 +157,17 @@ class ConductorTrainer(GRPOTrainer):
         ]
         return max((i + 1 for i, doubted in enumerate(doubt) if doubted), default=1)
 
+    def _play(self, prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
+        """What TRL wants to know of the rollouts; the prompts are made of the rows themselves."""
+        self._rollouts = rollouts = self.play()
+        return {
+            "prompt_ids": [r.prompt for r in rollouts],
+            "completion_ids": [r.tokens for r in rollouts],
+            "logprobs": None,
+            "env_mask": [[int(number >= 0) for number in r.drafted] for r in rollouts],
+            "earned": [r.outcomes[-1].reward for r in rollouts],
+        }
+
     def play(self) -> list[Rollout]:
         """Draft and perform every round of the batch."""
         prompts = [self.writer.opening(row) for row in self._batch]
@@ -190,7 +202,7 @@ class ConductorTrainer(GRPOTrainer):
     def _token_advantages(self, completion_ids: Tensor) -> Tensor:
         """Each token's advantage is that of the round it was drafted in."""
         table = torch.zeros(completion_ids.shape, dtype=torch.float32, device=completion_ids.device)
-        size = self.num_generations
+        size = self.recipe.grpo.drafts
         groups = [self._rollouts[i : i + size] for i in range(0, len(self._rollouts), size)]
         settings, scale = self.recipe.grpo, self.recipe.reward
         worth = [
@@ -214,15 +226,16 @@ class ConductorTrainer(GRPOTrainer):
     def _write(self, rollouts: Sequence[Rollout], number: int) -> list[Written]:
         if self.use_vllm or not self._alone:
             contexts = [r.prompt + r.tokens for r in rollouts]
-            shared = self.num_generations if number == 0 else 1
-            drafts, logprobs = self._generate_single_turn(contexts, None, {}, shared)
+            shared = self.recipe.grpo.drafts if number == 0 else 1
+            theirs: Any = self
+            drafts, logprobs = theirs._generate_single_turn(contexts, None, {}, shared)
             known = logprobs or [[-math.inf] * len(d) for d in drafts]
             return [Written(*both) for both in zip(drafts, known, strict=True)]
         model = self.accelerator.unwrap_model(self.model)
         how = Sampler.of(
             self._tokenizer,
-            temperature=self.args.temperature,
-            max_tokens=self.args.max_completion_length,
+            temperature=self.recipe.grpo.temperature,
+            max_tokens=self.recipe.grpo.max_tokens,
         )
         model.eval()
         written = generate(
@@ -236,7 +249,7 @@ class ConductorTrainer(GRPOTrainer):
         return written
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
+        cast(Any, super())._save_checkpoint(model, trial)
         self._habit = Habit()  # whoever goes on from here has none either, and the same curve
 
     @property
@@ -283,17 +296,6 @@ def _buckets(lengths: Tensor) -> Iterator[tuple[Tensor, int]]:
         if len(rows):
             yield rows, int(lengths[rows].max())
         shorter = max(shorter, limit)
-
-
-def _play(prompts: Any, trainer: ConductorTrainer) -> dict[str, Any]:
-    trainer._rollouts = rollouts = trainer.play()
-    return {
-        "prompt_ids": [r.prompt for r in rollouts],
-        "completion_ids": [r.tokens for r in rollouts],
-        "logprobs": None,
-        "env_mask": [[int(number >= 0) for number in r.drafted] for r in rollouts],
-        "earned": [r.outcomes[-1].reward for r in rollouts],
-    }
 
 
 def _last_reward(completions: Any, earned: list[float | None], **_: Any) -> list[float | None]:

@@ -69,7 +69,8 @@ class Monitor(TrainerCallback):
         self._progress.start()
         self._since = time.monotonic()
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any, **_: Any) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        logs: dict[str, Any] = given["logs"]
         if "loss" not in logs:  # the summary at the end is no step
             return
         for name, value in flat(self._figures):

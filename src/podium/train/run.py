@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from podium.app import single
 from podium.conductor import Conductor
@@ -154,7 +154,7 @@ class _Run:
             (self.directory / "cold.partial").rename(done)
 
     def _learn(self, model: Any, rows: Sequence[Row], writer: Writer) -> None:
-        from transformers.trainer_utils import get_last_checkpoint
+        from transformers import trainer_utils
 
         from podium.train.checkpoint import complete
         from podium.train.grpo import ConductorTrainer, dataset, settings
@@ -179,7 +179,9 @@ class _Run:
             train_dataset=dataset(rows),
             callbacks=[monitor],
         )
-        there = get_last_checkpoint(str(folder)) if folder.exists() else None
+        there = (
+            cast(Any, trainer_utils).get_last_checkpoint(str(folder)) if folder.exists() else None
+        )
         trainer.train(resume_from_checkpoint=there)
         trainer.save_model(str(self.directory / "checkpoint"))
         complete(self.directory / "checkpoint", self.recipe, self.source.pool.names)
