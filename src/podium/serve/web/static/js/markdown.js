@@ -6,10 +6,12 @@ import { h, plain } from "./dom.js";
 
 const LONG = 120_000;
 const MATH = /\$|\\\(|\\\[/;
+const MATH_LINE = /\n(?=\$\$|\\\[)/;
 const RULES = {
   USE_PROFILES: { html: true, mathMl: true },
   FORBID_TAGS: ["style", "form", "input", "button", "select", "option", "textarea", "label", "img", "picture", "source", "video", "audio", "track", "map", "area", "dialog", "details", "summary", "maction", "annotation", "semantics"],
   FORBID_ATTR: ["style", "id", "name", "class", "for", "tabindex", "contenteditable", "autofocus", "popover", "popovertarget", "background", "dir"],
+  ADD_ATTR: ["display"],
   KEEP_CONTENT: true,
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
@@ -41,7 +43,7 @@ const escaped = (text) => text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "
 const math = (name, level, rules, display) => ({
   name,
   level,
-  start: (src) => src.match(MATH)?.index,
+  start: (src) => src.match(level === "block" ? MATH_LINE : MATH)?.index,
   tokenizer: (src) => {
     for (const rule of rules) {
       const found = rule.exec(src);
@@ -53,7 +55,6 @@ const math = (name, level, rules, display) => ({
 
 const marked = new Marked({
   gfm: true,
-  extensions: [],
   renderer: {
     image: ({ href, text }) => `<a href="${escaped(href)}">[image: ${escaped(text || "without words")}]</a>`,
     html: ({ text }) => escaped(text),
@@ -62,9 +63,9 @@ const marked = new Marked({
 });
 marked.use({
   extensions: [
-    math("block", "block", [/^\$\$([^$]{1,4000}?)\$\$(?:\n|$)/, /^\\\[([\s\S]{1,4000}?)\\\](?:\n|$)/], true),
-    math("shown", "inline", [/^\$\$([^$]{1,4000}?)\$\$/, /^\\\[([\s\S]{1,4000}?)\\\]/], true),
-    math("inline", "inline", [/^\$(?![\s\d]+\s)((?:\\.|[^$\\\n]){1,1000}?)(?<!\s)\$(?!\d)/, /^\\\(([\s\S]{1,1000}?)\\\)/], false),
+    math("mathBlock", "block", [/^\$\$([^$]{1,4000}?)\$\$(?:\n|$)/, /^\\\[([\s\S]{1,4000}?)\\\](?:\n|$)/], true),
+    math("mathShown", "inline", [/^\$\$([^$]{1,4000}?)\$\$/, /^\\\[([\s\S]{1,4000}?)\\\]/], true),
+    math("mathInline", "inline", [/^\$(?![\s\d]+\s)((?:\\.|[^$\\\n]){1,1000}?)(?<!\s)\$(?!\d)/, /^\\\(([\s\S]{1,1000}?)\\\)/], false),
   ],
 });
 
