@@ -160,6 +160,7 @@ async def test_pages_of_runs_follow_each_other_without_a_gap(serve, client):
 
 async def test_a_search_goes_on_where_its_window_ended(serve, client, monkeypatch):
     monkeypatch.setattr("podium.serve.web.runs.WINDOW", 10)
+    monkeypatch.setattr("podium.serve.web.runs.SECONDS", -1.0)
     server = await serve(["ok"])
     await keep(server, 25)
     found, before, asked = [], "", 0

@@ -447,7 +447,7 @@ async def write_evaluation(folder):
             )
             score = float(i % (5 - n) != 0)
             sample = Sample(
-                row, "test", item.id, 0, score, str(item.target), "", run.id, 0.001 * (3 - n), 10, 5, 2,
+                row, "test", item.id, 0, score, "4", "", run.id, 0.001 * (3 - n), 10, 5, 2,
                 1, 1, 0.5, '{"a": 1}', "", "", "{}", 0, 0,
             )  # fmt: skip
             await results.keep(sample, run)

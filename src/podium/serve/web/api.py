@@ -16,7 +16,7 @@ from podium.serve.desk import Desk
 from podium.serve.exchange import Headers, Outlet, Receive, Scope, Send, Watch, header, read_body
 from podium.serve.keys import Key
 from podium.serve.web import figures, runs, shelf
-from podium.serve.web.files import HEADERS, serve_file
+from podium.serve.web.files import HEADERS, serve_file, shipped
 from podium.serve.web.live import Lives
 from podium.serve.web.outline import draft_in_full, outline, step_in_full
 from podium.serve.wire import Json, Refusal
@@ -32,6 +32,7 @@ REPORT_POLICY = "sandbox allow-scripts allow-popups"
 
 def routes(desk: Desk, admit: Admit) -> list[Route]:
     """What the page needs; `admit` says whose request it is, or refuses it."""
+    shipped()  # read now, so that no request has to wait for it
     web = Web(desk, admit)
     return [
         Route("/", serve_file),

@@ -6,6 +6,7 @@ so it is counted over the newest of them.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ RECENT = 200
 RECENT_BYTES = 8 << 20
 COUNTED = 200_000
 """Runs that sums by day look back on."""
+DAY = 86_400
 LATEST = 5
 """Steps of a worker that its health is read off."""
 
@@ -72,14 +74,18 @@ class Recent:
 
 
 async def recent(store: Store, owner: str) -> Recent:
-    works: dict[str, Work] = defaultdict(Work)
     records = await _records(store, owner)
+    return Recent(len(records), await asyncio.to_thread(_tally, records))
+
+
+def _tally(records: Sequence[bytes]) -> dict[str, Work]:
+    works: dict[str, Work] = defaultdict(Work)
     for record in records:
         for round in reversed(orjson.loads(record)["rounds"]):
             for result in reversed(round["results"]):
                 if (result["failure"] or {}).get("kind") != "Skipped":
                     works[result["worker"]].add(result)
-    return Recent(len(records), works)
+    return works
 
 
 async def _records(store: Store, owner: str) -> Sequence[bytes]:
@@ -145,7 +151,7 @@ def _health(worker: Worker, work: Work) -> str:
 async def spend(desk: Desk, key: Key) -> Json:
     """Dollars by day, model and worker, and what is left of the limits."""
     store = desk.podium.store
-    days: dict[str, Sums] = defaultdict(Sums)
+    days: dict[int, Sums] = defaultdict(Sums)
     models: dict[str, Sums] = defaultdict(Sums)
     counted = 0
     async for rows in windows(store, key.id, "started, usd, tokens, strategy", most=COUNTED):
@@ -154,7 +160,7 @@ async def spend(desk: Desk, key: Key) -> Json:
     found = await recent(store, key.id)
     return {
         "counted": counted,
-        "days": [{"day": day, "usd": s.usd, "runs": s.runs} for day, s in sorted(days.items())],
+        "days": [_day(number, sums) for number, sums in sorted(days.items())],
         "models": _ranked(models),
         "recent": found.runs,
         "workers": sorted(
@@ -174,13 +180,17 @@ class Sums:
     runs: int = 0
 
 
-def _sum(rows: Iterable[Sequence[Any]], days: dict[str, Sums], models: dict[str, Sums]) -> None:
+def _sum(rows: Iterable[Sequence[Any]], days: dict[int, Sums], models: dict[str, Sums]) -> None:
     for _, started, usd, tokens, strategy in rows:
-        day = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d")
-        for sums in (days[day], models[strategy]):
+        for sums in (days[int(started // DAY)], models[strategy]):
             sums.usd += usd
             sums.tokens += tokens
             sums.runs += 1
+
+
+def _day(number: int, sums: Sums) -> Json:
+    day = datetime.fromtimestamp(number * DAY, UTC).strftime("%Y-%m-%d")
+    return {"day": day, "usd": sums.usd, "runs": sums.runs}
 
 
 def _ranked(models: dict[str, Sums]) -> Sequence[Json]:

@@ -59,7 +59,7 @@ def shipped() -> dict[str, File]:
         if path.suffix in TYPES:
             body = path.read_bytes()
             tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-            packed = gzip.compress(body, 9, mtime=0)
+            packed = gzip.compress(body, 6, mtime=0)
             name = path.relative_to(STATIC).as_posix()
             found[name] = File(body, packed, TYPES[path.suffix], tag)
     return found

@@ -6,6 +6,8 @@ window says how far it looked, and the page asks for the next one.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +15,10 @@ from typing import Any
 from podium.serve.wire import Refusal
 from podium.store import RunRow, Store
 
-WINDOW = 4_000
+WINDOW = 1_000
 """Runs that one question to the store looks at."""
+SECONDS = 0.08
+"""After which a search says how far it came."""
 PAGE = 50
 LISTED = 200
 LAST = "g"
@@ -47,7 +51,7 @@ async def page(store: Store, owner: str, asked: Mapping[str, str]) -> Page:
         Refusal: a filter is not what it must be.
     """
     limit = int(_number(asked, "limit", PAGE, LISTED))
-    before = asked.get("before", "") or _id_at(asked, "until")
+    before = asked.get("before", "") or _id_at(asked, "until") or LAST
     since = _id_at(asked, "since")
     where, values = _where(asked)
     window = WINDOW if where else limit
@@ -57,12 +61,19 @@ async def page(store: Store, owner: str, asked: Mapping[str, str]) -> Page:
             WHERE owner = ? AND id < ? AND id >= ? ORDER BY id DESC LIMIT ?
         ) AS recent {where} ORDER BY id DESC LIMIT ?
     """
-    first = (owner, before or LAST, since, window)
-    rows = [RunRow(*row) for row in await store.fetch(sql, *first, *values, limit)]
-    if len(rows) == limit:
-        return Page(rows, rows[-1].id, limit)
-    edge = await _edge(store, first)
-    return Page(rows, edge, window)
+    rows: list[RunRow] = []
+    looked, until = 0, time.monotonic() + SECONDS
+    while True:
+        first = (owner, before, since, window)
+        found = await store.fetch(sql, *first, *values, limit - len(rows))
+        rows += [RunRow(*row) for row in found]
+        looked += window
+        if len(rows) == limit:
+            return Page(rows, rows[-1].id, looked)
+        before = await _edge(store, first)
+        if not before or time.monotonic() > until:
+            return Page(rows, before, looked)
+        await asyncio.sleep(0)  # others have their turn between two windows
 
 
 async def _edge(store: Store, first: Sequence[object]) -> str:
@@ -123,4 +134,5 @@ async def windows(
         if not rows:
             return
         yield rows
+        await asyncio.sleep(0)  # others have their turn between two windows
         before, seen = rows[-1][0], seen + len(rows)

@@ -43,6 +43,14 @@ export async function post(path, body = {}) {
   return (await checked(await send(`/web/api/${path}`, options))).json();
 }
 
+let known;
+
+/** Who asks and what they may use: found out once. */
+export const me = () => (known ??= get("me").catch((error) => {
+  known = undefined;
+  throw error;
+}));
+
 let asking;
 
 function askForKey(complaint) {

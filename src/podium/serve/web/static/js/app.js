@@ -1,5 +1,5 @@
 // The frame: which page an address means, the bar above it, and who is asking.
-import { forgetKey, get, hasKey } from "./api.js";
+import { forgetKey, hasKey, me as whoever } from "./api.js";
 import { h, learnHues, problem } from "./dom.js";
 
 const PAGES = {
@@ -33,7 +33,8 @@ async function show() {
   }
   document.querySelectorAll("dialog.drawer").forEach((d) => d.close());
   try {
-    const page = await load();
+    const [page, me] = await Promise.all([load(), whoever()]);
+    learnHues(me.workers);
     if (!signal.aborted) await page(main, new URLSearchParams(query), signal, rest);
   } catch (error) {
     if (!signal.aborted) main.replaceChildren(h("h1", {}, name), problem(error));
@@ -53,9 +54,7 @@ addEventListener("hashchange", async () => {
   scrollTo(0, 0);
 });
 
-const me = await get("me").catch(() => null);
-if (me) {
-  learnHues(me.workers);
+whoever().then((me) => {
   const who = document.getElementById("who");
   who.hidden = !me.key && !hasKey();
   who.textContent = `Key: ${me.key ?? ""}`;
@@ -64,5 +63,5 @@ if (me) {
     forgetKey();
     location.reload();
   });
-}
+}, () => {});
 show();

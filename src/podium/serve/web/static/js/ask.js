@@ -1,5 +1,5 @@
 // Ask a question, watch the workflow happen, go on asking.
-import { follow, get, post } from "./api.js";
+import { follow, me as whoever, post } from "./api.js";
 import { h, problem, say, worker } from "./dom.js";
 import { denied } from "./pool.js";
 import { RunModel, RunView } from "./run.js";
@@ -11,7 +11,7 @@ const EXAMPLES = [
 ];
 
 export async function ask(main, params, signal) {
-  const me = await get("me", {}, signal);
+  const me = await whoever();
   const talk = [];
   const turns = h("div", {});
   const welcome = h("div.welcome", {}, h("h1", {}, "What shall they work on?"),

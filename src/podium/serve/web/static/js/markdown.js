@@ -7,15 +7,17 @@ import { h, plain } from "./dom.js";
 const LONG = 120_000;
 const MATH = /\$|\\\(|\\\[/;
 const MATH_LINE = /\n(?=\$\$|\\\[)/;
+// The rule for addresses below holds for every attribute but these, which hold none.
+const NO_ADDRESS = "display mathvariant stretchy fence separator symmetric movablelimits lspace rspace columnalign columnlines columnspacing rowspacing rowlines displaystyle scriptlevel accent accentunder linethickness minsize maxsize mathcolor mathbackground width height depth voffset notation align start colspan rowspan title lang xmlns".split(" ");
 const RULES = {
   USE_PROFILES: { html: true, mathMl: true },
   FORBID_TAGS: ["style", "form", "input", "button", "select", "option", "textarea", "label", "img", "picture", "source", "video", "audio", "track", "map", "area", "dialog", "details", "summary", "maction", "annotation", "semantics"],
   FORBID_ATTR: ["style", "id", "name", "class", "for", "tabindex", "contenteditable", "autofocus", "popover", "popovertarget", "background", "dir"],
-  ADD_ATTR: ["display"],
   KEEP_CONTENT: true,
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
+  ADD_URI_SAFE_ATTR: NO_ADDRESS,
   RETURN_TRUSTED_TYPE: true,
 };
 

@@ -1,5 +1,5 @@
 // Every run: searched and filtered a page at a time, and one of them opened.
-import { follow, get } from "./api.js";
+import { follow, get, me as whoever } from "./api.js";
 import { ago, count, debounce, dollars, h, problem, seconds, when } from "./dom.js";
 import { insist } from "./ask.js";
 import { RunModel, RunView } from "./run.js";
@@ -15,7 +15,7 @@ export async function runs(main, params, signal, [id]) {
 }
 
 async function list(main, params, signal) {
-  const me = await get("me", {}, signal);
+  const me = await whoever();
   const body = h("tbody");
   const foot = h("p.empty", { role: "status" });
   const more = h("button", { type: "button", hidden: true, onclick: () => fetchMore() }, "More");
