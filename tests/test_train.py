@@ -196,9 +196,7 @@ def test_a_directory_is_not_shared_by_two_recipes(
         trained(learned, recipe(world, base, grpo="steps = 31"))
 
 
-def test_two_rounds_are_one_sequence_whose_foreign_tokens_are_masked(
-    folder: Path, world: Path, base: Path
-):
+def test_a_rollout_may_have_two_rounds(folder: Path, world: Path, base: Path):
     run = trained(
         folder / "twice",
         recipe(

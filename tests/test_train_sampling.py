@@ -28,7 +28,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory):
 
 
 def write(loaded, prompts, *, temperature: float, habit=None, max_tokens: int = 3):
-    from podium.train.sampling import Sampler, generate
+    from podium.workers.sampling import Sampler, generate
 
     model, tokenizer = loaded
     how = Sampler.of(tokenizer, temperature=temperature, max_tokens=max_tokens)
@@ -36,7 +36,7 @@ def write(loaded, prompts, *, temperature: float, habit=None, max_tokens: int = 
 
 
 def expecting(opening, ends=()):
-    from podium.train.sampling import Habit
+    from podium.workers.sampling import Habit
 
     habit = Habit()
     habit.opening = list(opening)
@@ -84,7 +84,7 @@ def test_log_probabilities_are_those_of_one_plain_pass(loaded):
 
 
 def test_what_is_given_below_a_prompt_is_read_like_a_longer_prompt(loaded):
-    from podium.train.sampling import Sampler, generate
+    from podium.workers.sampling import Sampler, generate
 
     model, tokenizer = loaded
     how = Sampler.of(tokenizer, temperature=0.0, max_tokens=6)

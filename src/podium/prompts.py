@@ -104,9 +104,8 @@ If it is right, let it stand by writing three empty lists: model_id = [], subtas
 access_list = []. If it is wrong, or you cannot tell, write another plan of at most {steps} \
 steps in the same form; "all" now also shows everything that your team wrote before."""
 
-AGAIN_COMPACT = """\
-{outcome}
-Answer: {answer}"""
+AGAIN_COMPACT = "{outcome}"
+"""The last line of it is the answer: a very small model needs no more."""
 
 REPAIR = """\
 That plan cannot be performed: {complaint}.

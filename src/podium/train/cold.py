@@ -23,9 +23,9 @@ from podium.prompts import WHOLE
 from podium.train.grpo import Writer
 from podium.train.pools import Row
 from podium.train.recipe import Cold
-from podium.train.sampling import Table, Tokens, below
 from podium.types import Completion, Draft, Round, Step, StepResult, Workflow
 from podium.workers import Pool
+from podium.workers.sampling import Table, Tokens, below
 from podium.workflow import render
 
 log = logging.getLogger(__name__)

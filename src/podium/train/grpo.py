@@ -30,8 +30,8 @@ from podium.train.pools import Row
 from podium.train.recipe import Recipe
 from podium.train.reward import advantages_of
 from podium.train.rollouts import Outcome, Rehearsal, Sketch
-from podium.train.sampling import Habit, Sampler, Table, Tokens, Written, below, generate
 from podium.types import Message, Round
+from podium.workers.sampling import Habit, Sampler, Table, Tokens, Written, below, generate
 
 
 @dataclass(slots=True)

@@ -286,7 +286,7 @@ def reader(model: ModelSection) -> States:
         from podium.workers.local import LocalModel
 
         return LocalStates(LocalModel(find_model(model.base), parallel=READERS))
-    from podium.train.checkpoint import base_directory
+    from podium.workers.weights import base_directory
 
     unpacked = model.base in KNOWN or model.base.endswith(".gguf")
     digest = file_digest(find_model(model.base)) if unpacked else ""

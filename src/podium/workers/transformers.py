@@ -18,7 +18,7 @@ from podium.types import Completion, Piece, Request, Usage
 from podium.workers import Call
 
 if TYPE_CHECKING:
-    from podium.train.sampling import Written
+    from podium.workers.sampling import Written
 
 BATCH = 32
 """Requests that are written together."""
@@ -63,7 +63,7 @@ class TransformersWorker:
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        from podium.train.checkpoint import load_trained
+        from podium.workers.weights import load_trained
 
         return load_trained(self.directory)
 
@@ -108,7 +108,7 @@ class TransformersWorker:
                     asked.done.set_result(result)
 
     def _generate(self, batch: list[_Asked]) -> list[Written]:
-        from podium.train.sampling import Sampler, generate
+        from podium.workers.sampling import Sampler, generate
 
         model, tokenizer = self._loaded
         how = Sampler.of(

@@ -1,0 +1,78 @@
+"""Weights in Hugging Face's format: a base to build on, and a trained Conductor to write with.
+
+A checkpoint is a plain directory, full weights or an adapter, with one file of ours beside them:
+`conductor.json` says how it wants to be spoken to and which base it belongs to. Torch is imported
+when something is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from podium.errors import ConfigError
+from podium.models import KNOWN, find_model, home
+
+FILE = "conductor.json"
+
+
+def base_directory(base: str) -> str:
+    """The base in Hugging Face's format; a GGUF file is unpacked once."""
+    if base not in KNOWN and not base.endswith(".gguf"):
+        return base
+    gguf = find_model(base)
+    directory = home() / f"{gguf.stem}-{digest(gguf)[:8]}"
+    if not (directory / "config.json").exists():
+        _unpack(gguf, directory)
+    return str(directory)
+
+
+def _unpack(gguf: Path, directory: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    at = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    model = AutoModelForCausalLM.from_pretrained(
+        **at, quantization_config=GgufConfig(dequantize=True)
+    )
+    partial = directory.with_name(directory.name + ".partial")
+    model.save_pretrained(partial)
+    AutoTokenizer.from_pretrained(**at).save_pretrained(partial)
+    partial.rename(directory)
+
+
+def digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def load_trained(directory: Path) -> tuple[Any, Any]:
+    """A checkpoint ready to write: full weights, or an adapter on its base.
+
+    Raises:
+        ConfigError: the base that is there is not the one the adapter was trained on.
+    """
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(directory, padding_side="left")
+    if not (directory / "adapter_config.json").exists():
+        whole: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16)
+        return whole.eval(), tokenizer
+    manner = json.loads((directory / FILE).read_text())
+    base = base_directory(manner["base"])
+    if manner["base_digest"] != weights_digest(Path(base)):
+        raise ConfigError(
+            f"{directory} is an adapter of another model: {manner['base']} here has other weights"
+        )
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+    adapted: Any = PeftModel.from_pretrained(model, str(directory))
+    return adapted.eval(), tokenizer
+
+
+def weights_digest(directory: Path) -> str:
+    """Of the weights in a directory; nothing for a model that is known by its name on a hub."""
+    files = sorted(directory.glob("*.safetensors"))
+    return hashlib.sha256("".join(map(digest, files)).encode()).hexdigest()[:16] if files else ""
