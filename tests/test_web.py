@@ -6,12 +6,25 @@ import json
 import aiohttp
 import pytest
 
+import postgres
 from podium.serve.keys import Key
+from podium.serve.web import figures, runs
 from podium.serve.web.files import STATIC, shipped
-from podium.testing import Refuse, Say
+from podium.store import open_store
+from podium.testing import Refuse, Say, Upstream
 from podium.types import Question, Run, Step
 from serving import workflow
+from test_serve_process import running
 
+CONFIG = """
+store = "{store}"
+[planner]
+worker = "a"
+[[worker]]
+name = "a"
+model = "a"
+base_url = "{url}/v1"
+"""
 PLAN = workflow(Step(0, "Think."), Step(1, "Answer.", (0,)))
 
 
@@ -260,3 +273,47 @@ async def test_what_the_page_loads_comes_under_a_strict_policy_and_with_its_lice
     vendored = {path.stem for path in (STATIC / "vendor").glob("*.js")}
     assert vendored == {path.stem for path in (STATIC / "vendor").glob("*.LICENSE")}
     assert all("http:" not in name for name in shipped())
+
+
+async def test_one_of_several_processes_has_the_run_and_is_found(tmp_path, client):
+    gate = asyncio.Event()
+    async with Upstream([Say("never", gate=gate)]) as upstream:
+        path = tmp_path / "podium.toml"
+        path.write_text(CONFIG.format(store=tmp_path / "podium.sqlite", url=upstream.url))
+        async with running(path, "--workers", "2") as process:
+            url = str(process.openai.base_url).removesuffix("/v1/")
+            body = {"model": "a", "messages": [{"role": "user", "content": "?"}]}
+            async with client.post(f"{url}/web/api/ask", json=body) as reply:
+                run = (await reply.json())["run"]
+            await upstream.arrived()
+            statuses = set()
+            async with asyncio.timeout(20):
+                while 200 not in statuses:
+                    async with client.post(f"{url}/web/api/runs/{run}/stop") as reply:
+                        statuses.add(reply.status)
+                await upstream.quiet()
+            assert statuses <= {200, 404, 421} and upstream.aborted == 1
+
+
+@pytest.fixture
+async def on_postgres():
+    if postgres.binary("initdb") is None:
+        pytest.skip("Postgres is not installed: apt-get install postgresql")
+    with postgres.postgres() as place:
+        store = open_store(await postgres.database(place))
+        yield store
+        await store.close()
+
+
+async def test_postgres_answers_the_same_questions(on_postgres):
+    for i in range(12):
+        run = Run(f"{i + 1:011x}00000000", Question(f"Question {i}"), started=float(i + 1))
+        await on_postgres.end_run(run, owner="", config="")
+    asked = {"q": "QUESTION 1", "state": "failed", "dollars": "0", "since": "0.001", "limit": "2"}
+    first = await runs.page(on_postgres, "", asked)
+    rest = await runs.page(on_postgres, "", {**asked, "before": first.next})
+    assert [r.question for r in [*first.runs, *rest.runs]] == [
+        "Question 11", "Question 10", "Question 1",
+    ]  # fmt: skip
+    assert (await runs.page(on_postgres, "", {"worker": "a"})).runs == []
+    assert (await figures.recent(on_postgres, "")).runs == 12

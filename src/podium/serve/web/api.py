@@ -138,23 +138,23 @@ class Web:
         id = request.path_params["id"]
         live = self.lives.find(id, key.id)
         if live is None:
-            await self.elsewhere(id, key)
-        else:
-            self.lives.stop(live)
+            return await self.elsewhere(id, key)
+        self.lives.stop(live)
         return _json({"run": id})
 
-    async def elsewhere(self, id: str, key: Key) -> None:
-        """Why a run is not under way here: it is not known, it is over, or another process has it.
+    async def elsewhere(self, id: str, key: Key) -> Response:
+        """Another process has the run: the same request finds it over a new connection, in time.
 
         Raises:
-            Refusal: with 421 the same request may find the right process.
+            Refusal: it is not known, or it is over.
         """
         record = await self.desk.podium.store.record(id, owner=key.id)
         if record is None:
             raise Refusal("there is no such run", 404)
         if record.state != "unfinished":
             raise Refusal("this run is over", 410)
-        raise Refusal("this run is under way in another process", 421)
+        body = {"error": {"message": "this run is under way in another process"}}
+        return Response(orjson.dumps(body), 421, {**HEADERS, "connection": "close"})
 
     async def _found(self, request: Request) -> tuple[Key, Run]:
         key = await self.key(request.headers.raw)
@@ -225,7 +225,8 @@ class Events:
         id = scope["path_params"]["id"]
         live = self._web.lives.find(id, key.id)
         if live is None:
-            await self._web.elsewhere(id, key)
+            response = await self._web.elsewhere(id, key)
+            await response(scope, receive, send)
             return
         last = header(scope["headers"], b"last-event-id")
         outlet = Outlet(send)

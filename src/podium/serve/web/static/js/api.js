@@ -87,8 +87,8 @@ export async function follow(id, hear, { signal, state = () => {} } = {}) {
   while (!signal?.aborted) {
     try {
       const response = await send(`/web/api/runs/${id}/events`, { signal, cache: "no-store", headers: { "last-event-id": String(last) } });
-      if (response.status === 410 || response.status === 404) return;
-      if (response.status !== 421) {
+      if (response.status === 410 || (response.status === 404 && lost > 5)) return;
+      if (response.status !== 421 && response.status !== 404) {
         await checked(response);
         state("open");
         for await (const { number, event } of events(response.body)) {

@@ -3,9 +3,10 @@ import { Graph, layout } from "../vendor/dagre.js";
 import { count, dollars, h, hue, place, plain, seconds, svg } from "./dom.js";
 
 const ROOMY = { width: 228, height: 152 };
-const SMALL = { width: 158, height: 66 };
+const SMALL = { width: 172, height: 74 };
 const MANY_STEPS = 12;
 const MANY_EDGES = 80;
+const NARROW = 760;
 const TAIL = 240;
 
 export const SIGNS = { waiting: "waits", working: "works", done: "✓ done", failed: "✗ failed", skipped: "skipped" };
@@ -68,7 +69,7 @@ function arranged(steps, size) {
 function access(steps) {
   const reads = steps.map((step, i) => (step.access === "all" ? [...Array(i).keys()] : step.access));
   const all = reads.flatMap((from, to) => from.map((f) => [f, to]));
-  if (all.length <= MANY_EDGES) return all;
+  if (all.length <= (innerWidth < NARROW ? steps.length : MANY_EDGES)) return all;
   const reach = reads.map((from) => new Set(from));
   reads.forEach((from, to) => from.forEach((f) => reach[f].forEach((g) => reach[to].add(g))));
   return all.filter(([f, to]) => !reads[to].some((other) => other !== f && reach[other].has(f)));
@@ -96,7 +97,7 @@ function node(state, index, size, open) {
   const small = size === SMALL;
   const el = h("button.node", { type: "button", onclick: open },
     h("div.who", {}, h("span"), h("em")),
-    small ? null : h("div.task", {}, plain(state.subtask)),
+    h("div.task", { class: small ? "one" : "" }, plain(state.subtask)),
     h("div.again", { hidden: true }),
     small ? null : h("div.text"),
     h("div.foot"));
@@ -115,14 +116,14 @@ function fill(el, state, index) {
   again.title = state.notes.join("\n");
   const text = el.querySelector(".text");
   if (text) text.textContent = state.failure ? state.failure.message.slice(0, TAIL) : plain(state.text.slice(-TAIL));
-  el.querySelector(".foot").textContent = foot(state);
+  el.querySelector(".foot").textContent = foot(state, !text);
 }
 
-export function foot(state) {
+export function foot(state, short = false) {
   if (state.status === "waiting") return "";
   const parts = [];
-  if (state.usage) parts.push(`${count(state.usage.input + state.usage.output)} tokens`);
-  else if (state.status === "working" && state.text) parts.push(`~${count(Math.ceil(state.text.length / 4))} tokens`);
+  if (!short && state.usage) parts.push(`${count(state.usage.input + state.usage.output)} tokens`);
+  else if (!short && state.status === "working" && state.text) parts.push(`~${count(Math.ceil(state.text.length / 4))} tokens`);
   parts.push(seconds(state.status === "working" ? (performance.now() - state.since) / 1000 : state.seconds));
   if (state.status === "done") parts.push(dollars(state.cost));
   if (state.replayed) parts.push("replayed");
