@@ -295,6 +295,22 @@ async def test_one_of_several_processes_has_the_run_and_is_found(tmp_path, clien
             assert statuses <= {200, 404, 421} and upstream.aborted == 1
 
 
+async def test_a_server_that_is_told_to_stop_keeps_what_a_run_had_done(tmp_path, client):
+    async with Upstream([Say("never", gate=asyncio.Event())]) as upstream:
+        path, place = tmp_path / "podium.toml", tmp_path / "podium.sqlite"
+        path.write_text(CONFIG.format(store=place, url=upstream.url))
+        async with running(path) as process:
+            url = str(process.openai.base_url).removesuffix("/v1/")
+            body = {"model": "a", "messages": [{"role": "user", "content": "?"}]}
+            async with client.post(f"{url}/web/api/ask", json=body) as reply:
+                run = (await reply.json())["run"]
+            await upstream.arrived()
+        store = open_store(str(place))
+        (row,) = await store.runs()
+        assert (row.id, row.failure) == (run, "Cancelled")
+        await store.close()
+
+
 @pytest.fixture
 async def on_postgres():
     if postgres.binary("initdb") is None:

@@ -40,7 +40,7 @@ from podium.serve.exchange import (
 from podium.serve.keys import NOBODY, Key
 from podium.serve.openapi import description
 from podium.serve.telling import Teller, Voice
-from podium.serve.web import routes as page
+from podium.serve.web import mount
 from podium.serve.wire import Asked, Json, Outcome, Refusal, refusal
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "testserver")
@@ -88,7 +88,8 @@ def build(desk: Desk, lifespan: Lifespan | None = None) -> Application:
         "/v1/messages": Endpoint(desk, MESSAGES),
     }
     routes += [Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()]
-    routes += page(desk, admit)
+    paths, lifespan = mount(desk, admit, lifespan)
+    routes += paths
     handlers = {HTTPException: _http_error, PodiumError: _refused, 500: _bug}
     rest = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
 

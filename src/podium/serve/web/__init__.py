@@ -9,6 +9,6 @@ shelf.py    the directories of `podium train` and `podium eval`
 api.py      the routes
 """
 
-from podium.serve.web.api import routes
+from podium.serve.web.api import mount
 
-__all__ = ["routes"]
+__all__ = ["mount"]

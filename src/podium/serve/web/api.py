@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
 import orjson
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,6 +25,7 @@ from podium.serve.wire import Json, Refusal
 from podium.types import Run
 
 Admit = Callable[[Desk, Headers], Awaitable[Key]]
+Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
 SHARED_BYTES = 32 << 20
 """Of a run that is shared as one file."""
@@ -30,10 +33,24 @@ REPORT_POLICY = "sandbox allow-scripts allow-popups"
 """A report brings its own content policy; here it also loses its origin, and so every access."""
 
 
-def routes(desk: Desk, admit: Admit) -> list[Route]:
-    """What the page needs; `admit` says whose request it is, or refuses it."""
+def mount(desk: Desk, admit: Admit, lifespan: Lifespan | None) -> tuple[Sequence[Route], Lifespan]:
+    """The page's routes, and the server's life with its runs ended before anything is closed.
+
+    `admit` says whose request it is, or refuses it.
+    """
     shipped()  # read now, so that no request has to wait for it
     web = Web(desk, admit)
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        async with lifespan(app) if lifespan else nullcontext():
+            yield
+            await web.lives.close()
+
+    return _routes(web), life
+
+
+def _routes(web: Web) -> list[Route]:
     return [
         Route("/", serve_file),
         Route("/web/api/me", web.me),

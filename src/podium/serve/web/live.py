@@ -158,6 +158,14 @@ class Lives:
         if task := self._tasks.get(live):
             task.cancel()
 
+    async def close(self) -> None:
+        """Stop them all, and wait until what they did is kept."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     async def _work(self, live: Live, job: Job) -> None:
         token = self._desk.enter()
         try:
