@@ -251,6 +251,9 @@ class Events:
         try:
             async with Watch(receive):
                 await outlet.pump()
+        except asyncio.CancelledError:
+            if not outlet.slow:  # a reader that is cut off may come back for what it missed
+                raise
         finally:
             live.leave(outlet)
 

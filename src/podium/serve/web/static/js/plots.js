@@ -13,7 +13,7 @@ export async function plot(el, x, series, { bars = false, time = false, low, hig
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
     made = new globalThis.uPlot({
       width: Math.max(220, el.clientWidth), height: 190, cursor: { y: false, points: { size: 6 } }, legend: { live: true },
-      scales: { x: { time }, y: { range: (u, min, max) => [low ?? Math.min(0, min), high ?? (max > 0 ? max * 1.08 : 1)] } },
+      scales: { x: { time, ...(bars ? { range: (u, min, max) => [min - 43_200, max + 43_200] } : {}) }, y: { range: (u, min, max) => [low ?? Math.min(0, min), high ?? (max > 0 ? max * 1.08 : 1)] } },
       axes: [axis, { ...axis, size: 56, values: (u, all) => all.map(format) }],
       series: [{ label: time ? "day" : "step" }, ...series.map(([label, , fixed], i) => ({
         label, stroke: colour(HUES[(fixed ?? i) % HUES.length]), width: 2, points: { show: x.length < 3 }, value: (u, v) => (v === null || v === undefined ? "–" : format(v)),
