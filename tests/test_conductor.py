@@ -362,3 +362,12 @@ async def test_a_limit_reached_in_planning_is_a_limit():
     leader = worker(LimitError("no money"), name="leader")
     run = await Conductor(ModelPlanner(leader), Pool.of(worker())).solve("?")
     assert run.failure is not None and run.failure.blame == "limits"
+
+
+async def test_a_tool_call_is_not_looked_at_again_it_waits_for_the_caller():
+    from podium.types import Completion, ToolCall
+
+    asks = Completion("", tool_calls=(ToolCall("1", "look", "{}"),))
+    leader = worker(render(Workflow((Step(0, "try"),))), name="leader")
+    run = await Conductor(ModelPlanner(leader), Pool.of(worker(asks))).solve("?", limited(rounds=3))
+    assert len(run.rounds) == 1

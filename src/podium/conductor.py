@@ -165,7 +165,8 @@ def finish(run: Run, stage: Stage) -> Run:
 def _settled(outcome: Round) -> bool:
     """Whether nothing is left to look at: it stands, or it failed in a way a plan can't mend."""
     if outcome.failure is None:
-        return outcome.workflow is None or not outcome.workflow.steps
+        last = outcome.results[-1].completion if outcome.results else None
+        return last is None or bool(last.tool_calls)  # a tool call waits for the caller
     return outcome.failure.blame != "infra" or not outcome.results
 
 
