@@ -18,7 +18,7 @@ export async function evaluations(main, params, signal) {
 function fill(sheet, name, { reports, problem: wrong }) {
   const open = h("button", { type: "button", onclick: () => openReport(name, open) }, "Open the report");
   sheet.replaceChildren(...[h("div.row", {}, h("h2.grow", {}, name), reports.length ? open : null), wrong ? h("p.soft", {}, wrong) : null,
-    ...reports.map((r) => h("div", {}, h("h3", {}, r.title), h("div.grid", {}, front(r.figures), h("div.scroll", {}, table(r.figures))), r.doubts.map((d) => h("p.note.small", {}, d))))].filter(Boolean));
+    ...reports.map((r) => h("div", {}, h("h3", {}, r.title), h("div.grid.figures", {}, front(r.figures), h("div.scroll", {}, table(r.figures))), r.doubts.map((d) => h("p.note.small", {}, d))))].filter(Boolean));
 }
 
 async function openReport(name, button) {
