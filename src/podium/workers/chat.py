@@ -31,6 +31,8 @@ __all__ = ["ChatWorker", "Secret", "Timeouts", "Transport"]
 
 tracer = get_tracer("podium")
 
+TEMPLATE_TOKENS = 256
+"""More than a server wraps around a prompt: its template, an instruction of its own."""
 IMAGE_TOKENS = 3_000
 """More than an image costs at any provider, whatever its size."""
 CHARS_PER_TOKEN = 4
@@ -50,7 +52,7 @@ class Asked:
 
     @property
     def input_tokens(self) -> int:
-        return self.text_bytes + self.images * IMAGE_TOKENS
+        return self.text_bytes + TEMPLATE_TOKENS + self.images * IMAGE_TOKENS
 
     def estimate(self, written: int) -> Usage:
         """What it used, as far as one can tell without being told."""
