@@ -2,8 +2,8 @@
 
 A skill is what one specialist of the pool can do. Digits are single tokens for the models used
 here, so a skill that works digit by digit is learnt in minutes, and exactly. Numbers are split at
-random: one that appears in a test question was given to nobody in training, neither to a
-specialist nor to the Conductor. Digits 1 to 9 belong to every split, there being too few of them.
+random: with one that appears in a test question nobody worked in training, neither a specialist
+nor the Conductor. Digits 1 to 9 belong to every split, there being too few of them.
 """
 
 from __future__ import annotations

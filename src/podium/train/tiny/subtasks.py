@@ -2,7 +2,8 @@
 
 The executor speaks to a specialist in compact form: the subtask alone, or below the answers of
 earlier steps. The Conductor chooses the words, so a specialist meets many; and it may be shown
-answers that its subtask does not speak of, which it must learn to leave aside.
+answers that its subtask does not speak of, which it must learn to leave aside. Those are any
+numbers; the ones it has to work on are of the split alone.
 """
 
 from __future__ import annotations
