@@ -51,9 +51,9 @@ class Pool:
         return [completion.text for completion in await asyncio.gather(*asked)]
 
 
-async def share(pool: Pool, worker: str, skill: str, n: int) -> float:
+async def share(pool: Pool, worker: str, skill: str, *, n: int, seed: int) -> float:
     """Of `n` unseen subtasks of a skill, how many a worker gets right."""
-    asked = [example(SKILLS[skill], Random(f"bench {skill} {i}"), "test") for i in range(n)]
+    asked = [example(SKILLS[skill], Random(f"bench {seed} {skill} {i}"), "test") for i in range(n)]
     answers = await pool.ask(worker, [e.prompt for e in asked])
     return fmean(right(a, e.answer) for a, e in zip(answers, asked, strict=True))
 
@@ -80,13 +80,13 @@ async def together(pool: Pool, items: Sequence[Item]) -> float:
     return fmean(right(o[-1], i.answer) for o, i in zip(outputs, items, strict=True))
 
 
-async def table(pool: Pool, own: int, others: int) -> dict[str, dict[str, float]]:
+async def table(pool: Pool, own: int, others: int, *, seed: int) -> dict[str, dict[str, float]]:
     """Print the skills of every specialist, line by line as they are measured."""
     print(f"{'':12}" + "".join(f"{name:>9}" for name in SKILLS))
     shares: dict[str, dict[str, float]] = {}
     for worker in pool.workers:
         shares[worker] = {
-            skill: await share(pool, worker, skill, own if skill == worker else others)
+            skill: await share(pool, worker, skill, n=own if skill == worker else others, seed=seed)
             for skill in SKILLS
         }
         print(f"{worker:12}" + "".join(f"{x:9.2f}" for x in shares[worker].values()), flush=True)
@@ -96,7 +96,7 @@ async def table(pool: Pool, own: int, others: int) -> dict[str, dict[str, float]
 async def measure(args: argparse.Namespace) -> dict[str, object]:
     pool = Pool(args.base or find_model(SMOLLM2.name), args.adapters)
     started = time.monotonic()
-    shares = await table(pool, args.own, args.others)
+    shares = await table(pool, args.own, args.others, seed=args.seed)
     asked = {kind: generate(args.seed, args.questions, "test", (kind,)) for kind in KINDS}
     mixed = [item for items in asked.values() for item in items]
     singles = {worker: await alone(pool, worker, mixed) for worker in pool.workers}
