@@ -50,6 +50,14 @@ def exact(text: str, target: object) -> Score:
     return Score(float(_plain(stated) == _plain(str(target))), stated)
 
 
+def mentions(text: str, target: object) -> Score:
+    """The target stands somewhere in the reply as a word, whatever its case."""
+    found = re.search(rf"(?<!\w){re.escape(str(target))}(?!\w)", text[-READ_CHARS:], re.IGNORECASE)
+    if found is None:
+        return Score(0.0, None, f"does not mention {target}")
+    return Score(1.0, found.group())
+
+
 # ── multiple choice ──
 
 _STATEMENT = re.compile(
@@ -295,6 +303,7 @@ GRADERS: Mapping[str, Grader] = {
     "exact": exact,
     "literal": literal,
     "math": math,
+    "mentions": mentions,
     "number": number,
     "value": value,
 }

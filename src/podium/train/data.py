@@ -24,6 +24,7 @@ from podium.ledger import Ledger
 from podium.prompts import WHOLE, step_messages
 from podium.train.recipe import PoolSection, Recipe
 from podium.train.tiny import questions
+from podium.train.tiny.facts import facts
 from podium.train.tiny.skills import SKILLS, Skill
 from podium.types import Completion, Question, Request, Step, Usage
 from podium.workers import FREE, Call, Member, Pool, Price
@@ -35,6 +36,8 @@ QUESTION_TOKENS, REPLY_TOKENS = 1000, 1000
 
 Split = Literal["train", "dev", "test"]
 NUMBER = re.compile(r"\d{1,9}")
+EVERY = 8
+"""Of so many tiny questions one is about the world, for the member that is no specialist."""
 PAPER = "paper"
 """The name of the mixture that the Conductor was trained on."""
 
@@ -149,7 +152,8 @@ def _tiny(recipe: Recipe) -> Source:
     }
     if recipe.pool.config:
         pool, close = _configured(recipe.pool)
-        return Source(splits, pool, close)
+        worldly = _facts(recipe.data.seed, sizes["train"] // EVERY)
+        return Source({**splits, "train": [*splits["train"], *worldly]}, pool, close)
     exact = [
         Member(ExactSpecialist(skill), skill.description, FREE, prompt="compact")
         for skill in SKILLS.values()
@@ -161,6 +165,13 @@ def _tiny_problem(split: Split, number: int, made: questions.Item) -> Problem:
     plan = tuple(Step(0, call.subtask, call.access) for call in made.calls)
     id = f"tiny/{split}/{number}"
     return Problem(Item(id, made.question, made.answer, "exact", made.kind, split), plan)
+
+
+def _facts(seed: int, n: int) -> list[Problem]:
+    return [
+        Problem(Item(f"tiny/fact/{i}", q, a, "mentions", "fact", "train"), (Step(0, WHOLE),))
+        for i, (q, a) in enumerate(facts(seed, n, "train"))
+    ]
 
 
 @dataclass(frozen=True, slots=True)
