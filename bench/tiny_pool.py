@@ -19,10 +19,10 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
+from podium.eval.tiny.questions import Item, Kind, generate, right
+from podium.eval.tiny.skills import SKILLS
 from podium.ledger import Ledger
 from podium.models import ADAPTERS, SMOLLM2, find_model
-from podium.train.tiny.questions import Item, Kind, generate, right
-from podium.train.tiny.skills import SKILLS
 from podium.train.tiny.subtasks import compact, example
 from podium.types import Message, Request, Sampling
 from podium.workers import Call

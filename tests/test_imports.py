@@ -23,6 +23,8 @@ MAY_IMPORT = {
 
 def part(path: Path) -> str:
     first = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if first == "__main__":
+        return "cli"
     return first if first in AROUND else "core"
 
 

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from podium.errors import ConfigError
+from podium.eval.tiny.questions import right
+from podium.eval.tiny.skills import SKILLS
 from podium.ledger import Ledger
 from podium.models import ADAPTERS, SMOLLM2, find_model
-from podium.train.tiny.questions import right
-from podium.train.tiny.skills import SKILLS
 from podium.train.tiny.subtasks import example
 from podium.types import Message, Request, Sampling
 from podium.workers import Call

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch", reason="needs the extra 'train'")
 tokenizers = pytest.importorskip("tokenizers", reason="needs the extra 'train'")
 transformers = pytest.importorskip("transformers", reason="needs the extra 'train'")
 
+from podium.eval.tiny.skills import SKILLS  # noqa: E402
 from podium.train.tiny.recipe import Lesson  # noqa: E402
-from podium.train.tiny.skills import SKILLS  # noqa: E402
 from podium.train.tiny.specialists import Base, Batch, Specialist, logits  # noqa: E402
 from podium.train.tiny.subtasks import Example, example  # noqa: E402
 

@@ -486,7 +486,7 @@ async def test_your_own_questions_are_a_task(tmp_path):
     assert "A. red\nB. blue" in sky.question
     assert sky.category == "art"
     assert (await check(task, [*task.load("test"), sky])).sound
-    assert set(FAMILIES) == {"reasoning-gym", "jsonl"}
+    assert set(FAMILIES) == {"reasoning-gym", "jsonl", "tiny"}
 
 
 @pytest.mark.parametrize(

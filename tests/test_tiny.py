@@ -11,7 +11,7 @@ from typing import cast, get_args
 import pytest
 
 from podium.errors import ConfigError
-from podium.train.tiny.questions import (
+from podium.eval.tiny.questions import (
     CHAINS,
     MERGES,
     NEW_CHAINS,
@@ -21,8 +21,8 @@ from podium.train.tiny.questions import (
     generate,
     right,
 )
+from podium.eval.tiny.skills import SKILLS, Split, in_words, listed, ordinal, split_of
 from podium.train.tiny.recipe import lessons
-from podium.train.tiny.skills import SKILLS, Split, in_words, listed, ordinal, split_of
 from podium.train.tiny.subtasks import compact, example
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "tiny" / "specialists.toml"

@@ -57,7 +57,7 @@ async def test_specialists_that_do_not_err_solve_every_plan_of_the_tiny_question
     source = data.load(recipe())
     names = {name: i for i, name in enumerate(source.pool.names)}
     rehearsal = Rehearsal(Limits(), Ledger(), Reward())
-    from podium.train.tiny.questions import generate
+    from podium.eval.tiny.questions import generate
 
     made = generate(1, 30, "train")
     flows = [

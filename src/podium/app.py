@@ -22,6 +22,7 @@ from pathlib import Path
 import orjson
 
 from podium import prompts
+from podium.checkpoints import find_checkpoint
 from podium.conductor import Conductor, Strategy, StrategyWorker, Terms
 from podium.config import FILE, Config, PlannerSection, StrategySection, WorkerSection, load
 from podium.errors import ConfigError
@@ -60,6 +61,14 @@ class Podium:
         self.store = store or open_store(config.store)
         self._workshop = Workshop()
         self.pool = Pool(tuple(self._member(section) for section in config.worker))
+        # Now, not when one is asked for: a local model takes its adapters before its first call.
+        self._checkpoints = {
+            section: find_checkpoint(section.checkpoint).planner(
+                self._workshop.model, held=section.held
+            )
+            for section in (config.planner, *(s.planner for s in config.strategy))
+            if section.checkpoint
+        }
         self.digest, self._facts = self._describe()
         self._facts_kept = False
 
@@ -126,12 +135,25 @@ class Podium:
 
     def limits(self, strategy: str = MAIN) -> Limits:
         """Those of the configuration, with the steps and rounds of a strategy that has its own."""
+        section = next((s for s in self.config.strategy if s.name == strategy), None)
+        own = self._trained(section.planner if section else self.config.planner)
+        if section is None:
+            return own
+        steps, rounds = section.steps or own.steps, section.rounds or own.rounds
+        return replace(own, steps=steps, rounds=rounds)
+
+    def _trained(self, planner: PlannerSection) -> Limits:
+        """The configuration's limits; steps and rounds that it leaves out are a checkpoint's."""
         own = self.config.limits.value()
-        for section in self.config.strategy:
-            if section.name == strategy:
-                steps, rounds = section.steps or own.steps, section.rounds or own.rounds
-                return replace(own, steps=steps, rounds=rounds)
-        return own
+        if not planner.checkpoint:
+            return own
+        used_to = find_checkpoint(planner.checkpoint).limits(own)
+        given = self.config.limits.model_fields_set
+        return replace(
+            used_to,
+            steps=own.steps if "steps" in given else used_to.steps,
+            rounds=own.rounds if "rounds" in given else used_to.rounds,
+        )
 
     async def run(self, id: str, *, owner: str | None = None) -> Run | None:
         """A stored run, as far as it came."""
@@ -143,10 +165,14 @@ class Podium:
         return self._conductor(section.name, section.planner, self.pool.only(Rules(allowed)))
 
     def _conductor(self, name: str, planner: PlannerSection, pool: Pool | None = None) -> Conductor:
-        made = self._planner(planner)
-        return Conductor(made, pool or self.pool, name, self.config.on_failure)
+        pool = pool or self.pool
+        if planner.checkpoint:
+            pool = find_checkpoint(planner.checkpoint).led(pool)
+        return Conductor(self._planner(planner), pool, name, self.config.on_failure)
 
     def _planner(self, section: PlannerSection) -> Planner:
+        if section.checkpoint:
+            return self._checkpoints[section]
         if section.workflow:
             return FixedPlanner(read_workflow(Path(section.workflow), self.pool), self.pool.names)
         style = prompts.Style(section.show, section.prompt, section.binary)

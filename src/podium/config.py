@@ -119,6 +119,9 @@ class PlannerSection(Section):
     """The name of a worker of the pool that plans as well, or of one of `[[planner_worker]]`."""
     workflow: str = ""
     """A file with a fixed workflow, in place of a model."""
+    checkpoint: str = ""
+    """A trained Conductor: a directory that `podium train` wrote, or the name of one that we
+    ship. It brings its own manner of being spoken to, and its steps and rounds."""
     show: Literal["numbers", "cards"] = "cards"
     prompt: Literal["full", "compact"] = "full"
     binary: bool = False
@@ -129,8 +132,8 @@ class PlannerSection(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> PlannerSection:
-        if bool(self.worker) == bool(self.workflow):
-            raise ValueError("a planner is either a `worker` or a `workflow` file")
+        if sum(map(bool, (self.worker, self.workflow, self.checkpoint))) != 1:
+            raise ValueError("a planner is a `worker`, a `workflow` file or a `checkpoint`")
         return self
 
 

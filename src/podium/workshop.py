@@ -50,6 +50,12 @@ class Workshop:
         self._python = PythonWorker(section.name)
         return Member(self._python, PYTHON, FREE, program=True)
 
+    def model(self, path: Path) -> LocalModel:
+        """The model in this file: one in memory for all who use it."""
+        from podium.workers.local import LocalModel
+
+        return self._models.setdefault(path, LocalModel(path))
+
     async def close(self) -> None:
         await self.transport.close()
         for model in self._models.values():
@@ -80,10 +86,9 @@ class Workshop:
 
     def _local(self, section: WorkerSection) -> Member:
         from podium.models import find_adapter, find_model
-        from podium.workers.local import LocalModel, LocalWorker
+        from podium.workers.local import LocalWorker
 
-        path = find_model(section.model)
-        model = self._models.setdefault(path, LocalModel(path))
+        model = self.model(find_model(section.model))
         adapter = find_adapter(section.adapter) if section.adapter else None
         worker = LocalWorker(section.name, model, adapter=adapter, sampling=section.sampling())
         return Member(worker, "a small model on this machine", FREE)

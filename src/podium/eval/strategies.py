@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from podium.app import MAIN, SINGLE, single
+from podium.checkpoints import load_conductor
 from podium.conductor import Conductor, Strategy
 from podium.errors import ConfigError
 from podium.eval import baselines
-from podium.eval.checkpoints import load_conductor, load_trinity
 from podium.eval.router import Lessons, Method, router
+from podium.trinity.load import load_trinity
 from podium.types import Limits
 from podium.workers import Pool
 

@@ -20,12 +20,12 @@ from podium.eval import tasks, world
 from podium.eval.graders import GRADERS
 from podium.eval.tasks.grading import grade
 from podium.eval.tasks.task import Item
+from podium.eval.tiny import questions
+from podium.eval.tiny.facts import facts
+from podium.eval.tiny.skills import SKILLS, Skill
 from podium.ledger import Ledger
 from podium.prompts import WHOLE, step_messages
 from podium.train.recipe import PoolSection, Recipe
-from podium.train.tiny import questions
-from podium.train.tiny.facts import facts
-from podium.train.tiny.skills import SKILLS, Skill
 from podium.types import Completion, Question, Request, Step, Usage
 from podium.workers import FREE, Call, Member, Pool, Price
 from podium.workers.recorded import ReplayedWorker, Reply

@@ -28,6 +28,7 @@ from podium.eval.tasks.reasoning_gym import reasoning_gym
 from podium.eval.tasks.rlpr import RLPR
 from podium.eval.tasks.splits import digest, draw
 from podium.eval.tasks.task import Item, Task
+from podium.eval.tasks.tiny import TINY, tiny
 
 __all__ = [
     "FAMILIES",
@@ -60,11 +61,16 @@ TASKS: Mapping[str, Task] = {
         BIGCODEBENCH,
         BIGCODEBENCH_HARD,
         HUMANEVAL,
+        TINY,
     )
 }
 
-FAMILIES: Mapping[str, Callable[[str], Task]] = {"reasoning-gym": reasoning_gym, "jsonl": own}
-"""Tasks that take an argument: `reasoning-gym:countdown`, `jsonl:questions.jsonl`."""
+FAMILIES: Mapping[str, Callable[[str], Task]] = {
+    "reasoning-gym": reasoning_gym,
+    "jsonl": own,
+    "tiny": tiny,
+}
+"""Tasks that take an argument: `reasoning-gym:countdown`, `jsonl:questions.jsonl`, `tiny:7`."""
 
 
 def find(name: str) -> Task:

@@ -1,6 +1,4 @@
-"""A pool of tiny specialists, and the questions that only a team of them can answer.
+"""How the tiny specialists are taught: a 135M model learns one skill and nothing else.
 
-`skills` says what can be done, in code and in words; `questions` composes skills into questions of
-one step, of two in a row, and of two side by side with a merge; `specialists` teaches a 135M model
-one skill and nothing else. Nothing here knows how a Conductor is trained.
+Nothing here knows how a Conductor is trained.
 """

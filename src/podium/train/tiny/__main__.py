@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from podium.errors import ConfigError
+from podium.eval.tiny.skills import SKILLS
 from podium.train.gguf_adapter import export
 from podium.train.tiny.recipe import lessons
-from podium.train.tiny.skills import SKILLS
 from podium.train.tiny.specialists import teach
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from podium.errors import ConfigError
-from podium.train.tiny.skills import SKILLS
+from podium.eval.tiny.skills import SKILLS
 
 Count = Annotated[int, Field(ge=1)]
 

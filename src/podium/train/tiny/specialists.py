@@ -21,8 +21,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GgufConfig
 
+from podium.eval.tiny.skills import Skill
 from podium.train.tiny.recipe import Lesson
-from podium.train.tiny.skills import Skill
 from podium.train.tiny.subtasks import Example, example
 
 log = logging.getLogger(__name__)

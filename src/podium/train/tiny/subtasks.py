@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from podium.eval.tiny.skills import Skill, Split, listed, sentence
 from podium.prompts import step_messages
-from podium.train.tiny.skills import Skill, Split, listed, sentence
 from podium.types import Question, Seen, Step
 
 ONE = ("the previous answer", "the result", "it", "that number", "the answer above")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
-from podium.train.tiny.skills import Split
+from podium.eval.tiny.skills import Split
 
 CAPITALS = {
     "train": {
@@ -86,9 +86,7 @@ FACTS = {
 def facts(seed: int, n: int, split: Split) -> list[tuple[str, str]]:
     """`n` questions with what an answer must mention; each comes once before any comes again."""
     part = "test" if split == "test" else "train"
-    asked = [
-        (form.format(x=x), city) for form in ABOUT[part] for x, city in CAPITALS[part].items()
-    ]
+    asked = [(form.format(x=x), city) for form in ABOUT[part] for x, city in CAPITALS[part].items()]
     deck = [*asked, *FACTS[part].items()]
     Random(f"{seed} {split} facts").shuffle(deck)
     return [deck[i % len(deck)] for i in range(n)]

@@ -16,7 +16,7 @@ from random import Random
 from typing import Literal, get_args
 
 from podium.errors import ConfigError
-from podium.train.tiny.skills import SKILLS, Numbers, Skill, Split, listed, sentence
+from podium.eval.tiny.skills import SKILLS, Numbers, Skill, Split, listed, sentence
 
 Kind = Literal["single", "chain", "merge", "new"]
 
