@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,8 +28,15 @@ from podium.errors import ConfigError
     type=click.FloatRange(min=0),
     help="Seconds that runs under way have to finish when it is told to stop.",
 )
-def serve(config: Path | None, host: str, port: int, workers: int, grace: float) -> None:
-    """Serve OpenAI's and Anthropic's APIs over the configured pool.
+@click.option(
+    "--operator",
+    "operators",
+    multiple=True,
+    metavar="KEY",
+    help="A key, by its name, that sees every key's runs and may deny a worker to everybody.",
+)
+def serve(config: Path | None, **flags: Any) -> None:
+    """Serve OpenAI's and Anthropic's APIs over the configured pool, and a page to watch it.
 
     \b
     POST /v1/chat/completions, /v1/responses, /v1/messages; GET /v1/models
@@ -42,4 +50,4 @@ def serve(config: Path | None, host: str, port: int, workers: int, grace: float)
         from podium.serve.server import serve as run
     except ImportError as exc:
         raise ConfigError(f"{exc.name} is missing: pip install 'podium[serve]'") from exc
-    run(Options(config, host, port, workers, grace))
+    run(Options(config, **flags))

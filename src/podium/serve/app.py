@@ -34,6 +34,7 @@ from podium.serve.exchange import (
     Send,
     Watch,
     header,
+    parsed,
     read_body,
     reply_json,
 )
@@ -142,7 +143,7 @@ class Endpoint:
         token = desk.enter()
         try:
             key = await admit(desk, headers)
-            asked = self._api.read(_json(await read_body(headers, receive)), headers)
+            asked = self._api.read(parsed(await read_body(headers, receive)), headers)
             job = await desk.job(asked, key)
             model = asked.model
             status = await self._answer(job, receive, send)
@@ -218,13 +219,6 @@ class Endpoint:
         )
 
 
-def _json(raw: bytes) -> object:
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
-        raise Refusal(f"the body is not JSON: {exc}") from None
-
-
 def _headers(found: Sequence[Outcome]) -> Headers:
     runs = [each.run for each in found]
     told = {
@@ -260,7 +254,7 @@ class House:
         """An estimate: workers count differently, and which ones will read this is not known."""
         await admit(self._desk, request.headers.raw)
         raw = await read_body(request.headers.raw, request.receive)
-        messages.read(_json(raw), ())
+        messages.read(parsed(raw), ())
         return _answer({"input_tokens": max(1, len(raw) // 4)})
 
     async def runs(self, request: Request) -> Response:

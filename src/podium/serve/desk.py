@@ -7,7 +7,7 @@ The desk belongs to no API. It is handed an `Asked` and gives back an `Outcome`,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -22,6 +22,7 @@ from podium.ledger import Ledger
 from podium.prompts import WHOLE
 from podium.records import KEPT
 from podium.serve import talk
+from podium.serve.denials import Denials
 from podium.serve.journal import Journal
 from podium.serve.keys import Key, Keys
 from podium.serve.metrics import Metrics
@@ -118,8 +119,9 @@ class Billed:
 
 
 class Desk:
-    def __init__(self, podium: Podium, *, node: str = "") -> None:
+    def __init__(self, podium: Podium, *, node: str = "", operators: Collection[str] = ()) -> None:
         self._open(podium, node)
+        self._operators = frozenset(operators)
         self.metrics = Metrics()
         self.journal = Journal()
         self.running: set[object] = set()
@@ -130,6 +132,7 @@ class Desk:
     def _open(self, podium: Podium, node: str) -> None:
         self.podium = podium
         self.keys = Keys(podium.store, node)
+        self.denials = Denials(podium.store)
         strategies = (section.name for section in podium.config.strategy)
         self._names = dict.fromkeys([MAIN, FAST, DEEP, *strategies, *podium.pool.names])
         self._known: dict[str, tuple[Strategy, Limits]] = {}
@@ -169,6 +172,10 @@ class Desk:
         """The names that a key may ask for."""
         return [name for name in self._names if _may(key, name)]
 
+    def operates(self, key: Key) -> bool:
+        """Whether this key runs the server: without keys, everybody on this machine does."""
+        return not key.id or not self._operators.isdisjoint((key.id, key.name))
+
     async def job(self, asked: Asked, key: Key) -> Job:
         """Understand a request.
 
@@ -181,7 +188,7 @@ class Desk:
         limits = own if asked.wishes is PLAIN else asked.wishes.limits.within(own)
         if asked.tools and limits.rounds > 1:
             limits = replace(limits, rounds=1)  # a tool call must go out before anybody looks again
-        rules = self._rules(asked, key)
+        rules = self._rules(asked, key, await self.denials.known())
         if isinstance(strategy, Direct):
             question = talk.exactly(asked, asked.talk)
         else:
@@ -260,18 +267,21 @@ class Desk:
             return podium.strategy(name), own
         return Direct(plain, podium.pool), own
 
-    def _rules(self, asked: Asked, key: Key) -> Rules:
-        if asked.wishes is PLAIN and key.workers is None:
+    def _rules(self, asked: Asked, key: Key, denied: frozenset[str]) -> Rules:
+        if asked.wishes is PLAIN and key.workers is None and not denied:
             return ANYONE
-        wished = asked.wishes.rules
+        wished, pool = asked.wishes.rules, self.podium.pool
         allowed = wished.allowed
         if key.workers is not None:
             allowed = key.workers if allowed is None else allowed & key.workers
-        rules = replace(wished, allowed=allowed)
-        if not any(rules.admit(m.name, m.region) for m in self.podium.pool.members):
+        denied &= frozenset(pool.names)  # one of an earlier configuration may be gone
+        rules = replace(wished, allowed=allowed, denied=wished.denied | denied)
+        if not any(rules.admit(m.name, m.region) for m in pool.members):
             raise Refusal("no worker is left that this request may use", param="podium")
         named = (asked.wishes.strategy or asked.model).removeprefix(SINGLE)
-        member = self.podium.pool.named(named)
+        member = pool.named(named)
+        if named in denied:
+            raise Refusal(f"the worker {named!r} is not given to anybody now", 403, param="model")
         if member is not None and not rules.admit(member.name, member.region):
             raise Refusal(f"this request may not use the worker {named!r}", 403, param="model")
         return rules

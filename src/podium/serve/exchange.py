@@ -84,6 +84,18 @@ async def _within(receive: Receive, seconds: float) -> MutableMapping[str, Any]:
         raise Refusal(f"the body did not arrive within {BODY_SECONDS:g} s", 408) from None
 
 
+def parsed(raw: bytes) -> object:
+    """What a body says.
+
+    Raises:
+        Refusal: it is not JSON.
+    """
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as exc:
+        raise Refusal(f"the body is not JSON: {exc}") from None
+
+
 async def reply(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
     size = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [JSON, size, *headers]})

@@ -35,6 +35,7 @@ from podium.app import Podium
 from podium.errors import ConfigError, PodiumError
 from podium.serve import talk
 from podium.serve.app import build
+from podium.serve.denials import Denials
 from podium.serve.desk import Desk
 from podium.serve.exchange import Application, Receive, Scope, Send, reply_json
 from podium.serve.journal import Journal
@@ -58,6 +59,8 @@ class Options:
     workers: int = 1
     grace: float = 60.0
     """Seconds that runs under way have when the server is told to stop."""
+    operators: tuple[str, ...] = ()
+    """Keys, by name or id, whose holders see all runs and may deny workers to everybody."""
 
 
 def serve(options: Options) -> None:
@@ -70,6 +73,7 @@ def serve(options: Options) -> None:
     listener = _listen(options)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
+    print(f"the page is at http://{shown}:{port}/", file=sys.stderr)  # noqa: T201
     print(f"podium serves http://{shown}:{port}/v1", file=sys.stderr, flush=True)  # noqa: T201
     if options.workers == 1:
         _one(options, listener)
@@ -80,8 +84,11 @@ def serve(options: Options) -> None:
 async def _check(options: Options) -> None:
     """Open everything once, so that what is wrong is said before anybody is promised a server."""
     async with Podium.open(options.config) as podium:
-        await podium.store.fetch("SELECT 1")
-        if not _is_loopback(options.host) and not await Keys(podium.store).exist():
+        keys = Keys(podium.store)
+        await Denials(podium.store).known()
+        for name in options.operators:
+            await keys.named(name)
+        if not _is_loopback(options.host) and not await keys.exist():
             raise ConfigError(
                 f"without keys the server listens on this machine only, not on {options.host}: "
                 "make a key first with `podium keys new NAME`"
@@ -130,7 +137,7 @@ class Keeper:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self.desk = Desk(Podium.open(options.config))
+        self.desk = Desk(Podium.open(options.config), operators=options.operators)
         if log.isEnabledFor(logging.INFO):
             self.desk.journal = Journal(sys.stderr.write)
 

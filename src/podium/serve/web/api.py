@@ -13,9 +13,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from podium.records import load_run
 from podium.serve import chat
 from podium.serve.desk import Desk
-from podium.serve.exchange import Headers, Outlet, Receive, Scope, Send, Watch, header, read_body
+from podium.serve.exchange import (
+    Headers,
+    Outlet,
+    Receive,
+    Scope,
+    Send,
+    Watch,
+    header,
+    parsed,
+    read_body,
+)
 from podium.serve.keys import Key
 from podium.serve.web import figures, runs, shelf
 from podium.serve.web.files import HEADERS, serve_file, shipped
@@ -63,6 +74,7 @@ def _routes(web: Web) -> list[Route]:
         Route("/web/api/runs/{id}/steps/{round:int}/{index:int}", web.step),
         Route("/web/api/runs/{id}/drafts/{round:int}/{index:int}", web.draft),
         Route("/web/api/pool", web.pool),
+        Route("/web/api/pool/deny", web.deny, methods=["POST"]),
         Route("/web/api/spend", web.spend),
         Route("/web/api/training", web.trainings),
         Route("/web/api/training/metrics", web.metrics),
@@ -89,13 +101,18 @@ class Web:
         """Who asks, and what they may use."""
         key = await self.key(request.headers.raw)
         podium = self.desk.podium
+        known = await self.desk.keys.all() if self.desk.operates(key) else []
         return _json(
             {
                 "key": key.name if key.id else None,
+                "operator": self.desk.operates(key),
+                "keys": [{"id": k.id, "name": k.name} for k in known],
                 "models": self.desk.models(key),
                 "workers": [
                     n for n in podium.pool.names if key.workers is None or n in key.workers
                 ],
+                "denied": sorted(await self.desk.denials.known()),
+                "failures": runs.FAILURES,
                 "limits": podium.limits(),
                 "shelf": await self._shelf() is not None,
             }
@@ -107,25 +124,27 @@ class Web:
         """Begin a run; the body is that of a chat completion."""
         key = await self.key(request.headers.raw)
         raw = await read_body(request.headers.raw, request.receive)
-        try:
-            body = orjson.loads(raw)
-        except orjson.JSONDecodeError as exc:
-            raise Refusal(f"the body is not JSON: {exc}") from None
-        job = await self.desk.job(chat.read(body, ()), key)
+        job = await self.desk.job(chat.read(parsed(raw), ()), key)
         return _json({"run": await self.lives.start(job)})
 
     async def runs(self, request: Request) -> Response:
         key = await self.key(request.headers.raw)
-        return _json(await runs.page(self.desk.podium.store, key.id, request.query_params))
+        asked = request.query_params
+        whose = asked.get("key", "")
+        if whose and not self.desk.operates(key):
+            raise Refusal("a key sees its own runs alone", 403, param="key")
+        owner = {"": key.id, runs.EVERYBODY: None, runs.NOBODY: ""}.get(whose, whose)
+        return _json(await runs.page(self.desk.podium.store, owner, asked))
 
     async def run(self, request: Request) -> Response:
-        key, run = await self._found(request)
-        live = self.lives.find(run.id, key.id)
-        return _json({**outline(run), "live": live is not None and not live.over})
+        run, state = await self._found(request)
+        live = self.lives.find(run.id, None)
+        under_way = live is not None and not live.over
+        return _json({**outline(run), "state": state, "live": under_way})
 
     async def full(self, request: Request) -> Response:
         """The run with every message, for the file that is shared."""
-        _, run = await self._found(request)
+        run, _ = await self._found(request)
         body = orjson.dumps(
             {
                 **outline(run),
@@ -137,14 +156,14 @@ class Web:
         return Response(body, 200, HEADERS, "application/json")
 
     async def step(self, request: Request) -> Response:
-        _, run = await self._found(request)
+        run, _ = await self._found(request)
         round, index = request.path_params["round"], request.path_params["index"]
         if round >= len(run.rounds) or index >= len(run.rounds[round].results):
             raise Refusal("there is no such step", 404)
         return _json(step_in_full(run.rounds[round].results[index]))
 
     async def draft(self, request: Request) -> Response:
-        _, run = await self._found(request)
+        run, _ = await self._found(request)
         round, index = request.path_params["round"], request.path_params["index"]
         if round >= len(run.rounds) or index >= len(run.rounds[round].drafts):
             raise Refusal("there is no such draft", 404)
@@ -153,7 +172,7 @@ class Web:
     async def stop(self, request: Request) -> Response:
         key = await self.key(request.headers.raw)
         id = request.path_params["id"]
-        live = self.lives.find(id, key.id)
+        live = self.lives.find(id, self.owner(key))
         if live is None:
             return await self.elsewhere(id, key)
         self.lives.stop(live)
@@ -165,7 +184,7 @@ class Web:
         Raises:
             Refusal: it is not known, or it is over.
         """
-        record = await self.desk.podium.store.record(id, owner=key.id)
+        record = await self.desk.podium.store.record(id, owner=self.owner(key))
         if record is None:
             raise Refusal("there is no such run", 404)
         if record.state != "unfinished":
@@ -173,17 +192,42 @@ class Web:
         body = {"error": {"message": "this run is under way in another process"}}
         return Response(orjson.dumps(body), 421, {**HEADERS, "connection": "close"})
 
-    async def _found(self, request: Request) -> tuple[Key, Run]:
+    def owner(self, key: Key) -> str | None:
+        """Whose runs a key may open: its own, or as an operator anybody's."""
+        return None if self.desk.operates(key) else key.id
+
+    async def _found(self, request: Request) -> tuple[Run, str]:
+        """The run that a request names, and its state."""
         key = await self.key(request.headers.raw)
-        run = await self.desk.podium.run(request.path_params["id"], owner=key.id)
-        if run is None:
+        id, store = request.path_params["id"], self.desk.podium.store
+        record = await store.record(id, owner=self.owner(key))
+        if record is None:
             raise Refusal("there is no such run", 404)
-        return key, run
+        return load_run(record), record.state
 
     # ── figures ──
 
     async def pool(self, request: Request) -> Response:
         return _json(await figures.pool(self.desk, await self.key(request.headers.raw)))
+
+    async def deny(self, request: Request) -> Response:
+        """Give a worker to nobody from here on, or to everybody again."""
+        key = await self.key(request.headers.raw)
+        if not self.desk.operates(key):
+            raise Refusal("only an operator's key may deny a worker to everybody", 403)
+        body = parsed(await read_body(request.headers.raw, request.receive))
+        match body:
+            case {"worker": str(name), "denied": bool(denied)}:
+                pass
+            case _:
+                raise Refusal('say which: {"worker": NAME, "denied": true or false}')
+        if name not in self.desk.podium.pool.names:
+            raise Refusal(f"there is no worker {name[:200]!r} in the pool", 404, param="worker")
+        if denied:
+            await self.desk.denials.deny(name, key.name)
+        else:
+            await self.desk.denials.allow(name)
+        return _json({"denied": sorted(self.desk.denials.names)})
 
     async def spend(self, request: Request) -> Response:
         return _json(await figures.spend(self.desk, await self.key(request.headers.raw)))
@@ -240,7 +284,7 @@ class Events:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = await self._web.key(scope["headers"])
         id = scope["path_params"]["id"]
-        live = self._web.lives.find(id, key.id)
+        live = self._web.lives.find(id, self._web.owner(key))
         if live is None:
             response = await self._web.elsewhere(id, key)
             await response(scope, receive, send)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 from statistics import median
@@ -20,8 +20,8 @@ import orjson
 from podium.config import WorkerSection
 from podium.ledger import Ledger
 from podium.serve.desk import Desk
-from podium.serve.keys import Key
-from podium.serve.web.runs import windows
+from podium.serve.keys import NOBODY, Key
+from podium.serve.web.runs import owned, windows
 from podium.serve.wire import Json
 from podium.store import Store
 from podium.workers import Member, Worker
@@ -73,7 +73,7 @@ class Recent:
     works: dict[str, Work]
 
 
-async def recent(store: Store, owner: str) -> Recent:
+async def recent(store: Store, owner: str | None) -> Recent:
     records = await _records(store, owner)
     return Recent(len(records), await asyncio.to_thread(_tally, records))
 
@@ -88,28 +88,37 @@ def _tally(records: Sequence[bytes]) -> dict[str, Work]:
     return works
 
 
-async def _records(store: Store, owner: str) -> Sequence[bytes]:
+async def _records(store: Store, owner: str | None) -> Sequence[bytes]:
     """As many of the newest as fit into a bounded number of bytes."""
-    sql = "SELECT id, LENGTH(record) FROM runs WHERE owner = ? ORDER BY id DESC LIMIT ?"
+    mine, whose = owned(owner)
+    sql = f"SELECT id, LENGTH(record) FROM runs WHERE {mine} ORDER BY id DESC LIMIT ?"
     room, oldest = RECENT_BYTES, ""
-    for id, size in await store.fetch(sql, owner, RECENT):
+    for id, size in await store.fetch(sql, *whose, RECENT):
         room -= size
         if room < 0:
             break
         oldest = id
     if not oldest:
         return []
-    sql = "SELECT record FROM runs WHERE owner = ? AND id >= ? ORDER BY id DESC LIMIT ?"
-    return [bytes(row[0]) for row in await store.fetch(sql, owner, oldest, RECENT)]
+    sql = f"SELECT record FROM runs WHERE {mine} AND id >= ? ORDER BY id DESC LIMIT ?"
+    return [bytes(row[0]) for row in await store.fetch(sql, *whose, oldest, RECENT)]
 
 
 async def pool(desk: Desk, key: Key) -> Json:
-    found = await recent(desk.podium.store, key.id)
+    operates = desk.operates(key)
+    found = await recent(desk.podium.store, None if operates else key.id)
+    denials = {denial.worker: denial for denial in await desk.denials.all()}
     steps = sum(work.steps for work in found.works.values()) or 1
     members = zip(desk.podium.pool.members, desk.podium.config.worker, strict=True)
-    rows = [_row(m, s, found.works.get(m.name, Work()), steps) for m, s in members]
+    rows = [
+        {
+            **_row(m, s, found.works.get(m.name, Work()), steps),
+            "denied": denials.get(m.name) if operates else m.name in denials,
+        }
+        for m, s in members
+    ]
     allowed = [row for row in rows if key.workers is None or row["name"] in key.workers]
-    return {"runs": found.runs, "workers": allowed}
+    return {"runs": found.runs, "workers": allowed, "operator": operates}
 
 
 def _row(member: Member, section: WorkerSection, work: Work, steps: int) -> Json:
@@ -149,27 +158,32 @@ def _health(worker: Worker, work: Work) -> str:
 
 
 async def spend(desk: Desk, key: Key) -> Json:
-    """Dollars by day, model and worker, and what is left of the limits."""
-    store = desk.podium.store
+    """Dollars by day, model and worker, by key for an operator, and against the limits."""
+    store, operates = desk.podium.store, desk.operates(key)
+    owner = None if operates else key.id
     days: dict[int, Sums] = defaultdict(Sums)
     models: dict[str, Sums] = defaultdict(Sums)
+    owners: dict[str, Sums] = defaultdict(Sums)
     counted = 0
-    async for rows in windows(store, key.id, "started, usd, tokens, strategy", most=COUNTED):
+    async for rows in windows(store, owner, "started, usd, tokens, strategy, owner", most=COUNTED):
         counted += len(rows)
-        _sum(rows, days, models)
-    found = await recent(store, key.id)
+        for _, started, usd, tokens, strategy, whose in rows:
+            for sums in (days[int(started // DAY)], models[strategy], owners[whose]):
+                sums.add(usd, tokens)
+    found = await recent(store, owner)
     return {
         "counted": counted,
         "days": [_day(number, sums) for number, sums in sorted(days.items())],
         "models": _ranked(models),
+        "keys": await _keys(desk, owners) if operates and key.id else [],
         "recent": found.runs,
         "workers": sorted(
             ({"name": n, "usd": w.usd, "tokens": w.tokens} for n, w in found.works.items()),
             key=lambda row: -float(str(row["usd"])),
         ),
-        "process": None if key.id else _process(desk.podium.ledger),
+        "process": _process(desk.podium.ledger) if operates else None,
         "run": {"limit": desk.podium.limits().dollars},
-        "key": _budget(key),
+        "key": _budget(key) if key.id else None,
     }
 
 
@@ -179,13 +193,10 @@ class Sums:
     tokens: int = 0
     runs: int = 0
 
-
-def _sum(rows: Iterable[Sequence[Any]], days: dict[int, Sums], models: dict[str, Sums]) -> None:
-    for _, started, usd, tokens, strategy in rows:
-        for sums in (days[int(started // DAY)], models[strategy]):
-            sums.usd += usd
-            sums.tokens += tokens
-            sums.runs += 1
+    def add(self, usd: float, tokens: int) -> None:
+        self.usd += usd
+        self.tokens += tokens
+        self.runs += 1
 
 
 def _day(number: int, sums: Sums) -> Json:
@@ -198,15 +209,21 @@ def _ranked(models: dict[str, Sums]) -> Sequence[Json]:
     return [{"name": n, "usd": s.usd, "tokens": s.tokens, "runs": s.runs} for n, s in found]
 
 
+async def _keys(desk: Desk, owners: dict[str, Sums]) -> Sequence[Json]:
+    """Every key's spending beside its budget, the dearest first."""
+    known = [NOBODY, *await desk.keys.all()]
+    rows = [{**_budget(k), **asdict(owners.get(k.id, Sums()))} for k in known]
+    return sorted((row for row in rows if row["id"] or row["runs"]), key=lambda row: -row["usd"])
+
+
 def _process(ledger: Ledger) -> Json:
     """All that this server spends: nothing that one key may know of another."""
     return {"spent": ledger.dollars, "limit": ledger.limits.dollars}
 
 
-def _budget(key: Key) -> Json | None:
-    if not key.id:
-        return None
+def _budget(key: Key) -> dict[str, Any]:
     return {
+        "id": key.id,
         "name": key.name,
         "daily": key.daily,
         "today": key.today,

@@ -12,6 +12,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from podium.app import CANCELLED
+from podium.errors import (
+    ConfigError,
+    LimitError,
+    NotRecorded,
+    SandboxError,
+    StoreError,
+    WorkerError,
+    WorkflowError,
+)
+from podium.records import CUT_OFF
 from podium.serve.wire import Refusal
 from podium.store import RunRow, Store
 
@@ -21,6 +32,25 @@ SECONDS = 0.08
 """After which a search says how far it came."""
 PAGE = 50
 LISTED = 200
+EVERYBODY, NOBODY = "*", "-"
+"""In place of a key's id: the runs of all of them, and those that were asked without one."""
+FAILURES = (
+    *(
+        kind.__name__
+        for kind in (
+            WorkerError,
+            LimitError,
+            WorkflowError,
+            ConfigError,
+            NotRecorded,
+            SandboxError,
+            StoreError,
+        )
+    ),
+    CANCELLED.kind,
+    CUT_OFF.kind,
+)
+"""The kinds of failure that a run can end in."""
 LAST = "g"
 """Behind every id, which are hexadecimal, in whatever order a database sorts."""
 COLUMNS = ", ".join(RunRow.__slots__)
@@ -44,8 +74,13 @@ class Page:
     """How many runs were looked at."""
 
 
-async def page(store: Store, owner: str, asked: Mapping[str, str]) -> Page:
-    """The runs that a request asks for, newest first.
+def owned(owner: str | None) -> tuple[str, tuple[str, ...]]:
+    """A condition on whose a run is; None is everybody."""
+    return ("1 = 1", ()) if owner is None else ("owner = ?", (owner,))
+
+
+async def page(store: Store, owner: str | None, asked: Mapping[str, str]) -> Page:
+    """The runs that a request asks for, newest first; without an owner, everybody's.
 
     Raises:
         Refusal: a filter is not what it must be.
@@ -55,33 +90,25 @@ async def page(store: Store, owner: str, asked: Mapping[str, str]) -> Page:
     since = _id_at(asked, "since")
     where, values = _where(asked)
     window = WINDOW if where else limit
-    sql = f"""
-        SELECT {COLUMNS} FROM (
-            SELECT {COLUMNS} FROM runs
-            WHERE owner = ? AND id < ? AND id >= ? ORDER BY id DESC LIMIT ?
-        ) AS recent {where} ORDER BY id DESC LIMIT ?
-    """
+    mine, whose = owned(owner)
+    inside = f"FROM runs WHERE {mine} AND id < ? AND id >= ? ORDER BY id DESC LIMIT ?"
+    sql = f"SELECT {COLUMNS} FROM (SELECT {COLUMNS} {inside}) AS recent {where}"
+    sql += " ORDER BY id DESC LIMIT ?"
+    edge = f"SELECT id {inside} OFFSET ?"
     rows: list[RunRow] = []
     looked, until = 0, time.monotonic() + SECONDS
     while True:
-        first = (owner, before, since, window)
-        found = await store.fetch(sql, *first, *values, limit - len(rows))
+        first = (*whose, before, since)
+        found = await store.fetch(sql, *first, window, *values, limit - len(rows))
         rows += [RunRow(*row) for row in found]
         looked += window
         if len(rows) == limit:
             return Page(rows, rows[-1].id, looked)
-        before = await _edge(store, first)
+        last = await store.fetch(edge, *first, 1, window - 1)  # of the window, if it is full
+        before = str(last[0][0]) if last else ""
         if not before or time.monotonic() > until:
             return Page(rows, before, looked)
         await asyncio.sleep(0)  # others have their turn between two windows
-
-
-async def _edge(store: Store, first: Sequence[object]) -> str:
-    """The oldest run of a window, if there may be more behind it."""
-    owner, before, since, window = first
-    sql = "SELECT id FROM runs WHERE owner = ? AND id < ? AND id >= ? ORDER BY id DESC LIMIT 1"
-    rows = await store.fetch(f"{sql} OFFSET ?", owner, before, since, int(str(window)) - 1)
-    return str(rows[0][0]) if rows else ""
 
 
 def _where(asked: Mapping[str, str]) -> tuple[str, list[object]]:
@@ -124,13 +151,14 @@ def _id_at(asked: Mapping[str, str], name: str) -> str:
 
 
 async def windows(
-    store: Store, owner: str, columns: str, *, most: int
+    store: Store, owner: str | None, columns: str, *, most: int
 ) -> AsyncIterator[Sequence[Sequence[Any]]]:
     """Columns of the newest runs, a window at a time; the id comes first in each row."""
     before, seen = LAST, 0
+    mine, whose = owned(owner)
+    sql = f"SELECT id, {columns} FROM runs WHERE {mine} AND id < ? ORDER BY id DESC LIMIT ?"
     while seen < most:
-        sql = f"SELECT id, {columns} FROM runs WHERE owner = ? AND id < ? ORDER BY id DESC LIMIT ?"
-        rows = await store.fetch(sql, owner, before, min(WINDOW, most - seen))
+        rows = await store.fetch(sql, *whose, before, min(WINDOW, most - seen))
         if not rows:
             return
         yield rows

@@ -51,6 +51,11 @@ export const me = () => (known ??= get("me").catch((error) => {
   throw error;
 }));
 
+/** Something of it has changed: whoever asks next finds out anew. */
+export const forgetMe = () => {
+  known = undefined;
+};
+
 let asking;
 
 function askForKey(complaint) {

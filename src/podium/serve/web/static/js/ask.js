@@ -1,7 +1,7 @@
 // Ask a question, watch the workflow happen, go on asking.
 import { follow, me as whoever, post } from "./api.js";
 import { h, problem, say, worker } from "./dom.js";
-import { denied } from "./pool.js";
+import { left } from "./pool.js";
 import { RunModel, RunView } from "./run.js";
 
 const EXAMPLES = [
@@ -79,15 +79,18 @@ function composer(me, send) {
       form.requestSubmit();
     }
   } });
-  const model = h("select", { "aria-label": "Model or strategy" }, me.models.map((name) => h("option", { value: name }, name)));
+  const model = h("select", { "aria-label": "Model or strategy" }, me.models.filter((name) => !me.denied.includes(name)).map((name) => h("option", { value: name }, name)));
   const dollars = number("At most, dollars", { min: "0", step: "any", placeholder: me.limits.dollars ?? "no limit" });
   const steps = number("Steps", { min: "1", max: String(me.limits.steps), placeholder: me.limits.steps });
   const rounds = number("Rounds", { min: "1", placeholder: me.limits.rounds });
   const time = number("Seconds", { min: "1", placeholder: me.limits.seconds ?? "no limit" });
-  const off = denied();
-  const chips = me.workers.map((name) => ({ name, box: h("input", { type: "checkbox", checked: !off.has(name) }) }));
+  const off = left();
+  const there = me.workers.filter((name) => !me.denied.includes(name));
+  const gone = me.workers.filter((name) => me.denied.includes(name));
+  const chips = there.map((name) => ({ name, box: h("input", { type: "checkbox", checked: !off.has(name) }) }));
   const options = h("div", { hidden: true, id: "options" }, h("div.options", {}, dollars.el, steps.el, rounds.el, time.el),
-    h("fieldset.chips", {}, h("legend", {}, "Workers"), chips.map((c) => h("label.chip", {}, c.box, worker(c.name)))));
+    h("fieldset.chips", {}, h("legend", {}, "Workers"), chips.map((c) => h("label.chip", {}, c.box, worker(c.name)))),
+    gone.length ? h("p.small.soft.pad", {}, `Denied to everybody: ${gone.join(", ")}.`) : null);
   const toggle = h("button.quiet.small", { type: "button", "aria-expanded": "false", "aria-controls": "options", onclick: () => {
     options.hidden = !options.hidden;
     toggle.setAttribute("aria-expanded", String(!options.hidden));

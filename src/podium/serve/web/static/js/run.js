@@ -191,7 +191,7 @@ export class RunView {
     const { usage, cost } = this.running ? { usage: null, cost: live.cost } : run;
     const limit = run.limits?.dollars;
     const elapsed = this.running ? (performance.now() - this.since) / 1000 : run.seconds;
-    const state = this.running ? ["live", this.lost ? "Connection lost, trying again" : "Under way"] : run.failure
+    const state = this.running ? ["live", this.lost ? "Connection lost, trying again" : "Under way"] : run.state === "unfinished" ? ["live", "Not finished"] : run.failure
       ? run.answer !== null ? ["warn", "Cut short"] : ["bad", run.failure.kind === "Cancelled" ? "Stopped" : "Failed"] : ["good", "Answered"];
     this.status.className = `pill ${state[0]}`;
     this.status.textContent = state[1];
@@ -203,6 +203,10 @@ export class RunView {
       seconds(elapsed),
       `${dollars(cost)}${limit ? ` of ${dollars(limit)}` : ""}${run.unpriced ? ` + ${run.unpriced} calls without a price` : ""}`,
     ].filter(Boolean).map((fact) => h("span", {}, fact)));
+    if (run.state === "unfinished" && !this.running) {
+      this.trouble.replaceChildren(h("p.note", {}, "It has not ended: another process is at work on it, or it was cut off. What is done so far is shown."));
+      return;
+    }
     this.trouble.replaceChildren(...(run.failure && !this.running ? [h("p.problem", {}, `${run.failure.kind}: ${run.failure.message} `, h("span.pill.bad", {}, `blame: ${run.failure.blame}`))] : []));
   }
 

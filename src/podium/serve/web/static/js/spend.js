@@ -6,8 +6,9 @@ import { figure, plot } from "./plots.js";
 export async function spend(main, params, signal) {
   const found = await get("spend", {}, signal);
   const { el, sheet } = figure("Dollars a day", found.days.length ? `${count(found.counted)} runs in all` : "Nothing was spent yet.");
-  main.replaceChildren(h("h1", {}, "Spend"), h("p.lead", {}, "What your runs cost, counted in UTC days."), limits(found), sheet,
-    h("div.grid", {}, table("By model", found.models, (m) => m.name, `over ${count(found.counted)} runs`), table("By worker", found.workers, (w) => worker(w.name), `over your last ${found.recent} runs`)));
+  main.replaceChildren(...[h("h1", {}, "Spend"), h("p.lead", {}, found.keys.length ? "What everybody’s runs cost, counted in UTC days." : "What your runs cost, counted in UTC days."), limits(found), sheet,
+    found.keys.length ? table("By key", found.keys, (k) => [k.name || "without a key", k.daily === null && k.monthly === null ? null : h("span.soft.small", {}, ` ${budgets(k)}`)], "of all keys, with what they have left") : null,
+    h("div.grid", {}, table("By model", found.models, (m) => m.name, `over ${count(found.counted)} runs`), table("By worker", found.workers, (w) => worker(w.name), `over the last ${found.recent} runs`))].filter(Boolean));
   if (found.days.length) {
     const [days, spent] = calendar(found.days);
     await plot(el, days, [["dollars", spent]], { bars: true, time: true, format: (v) => dollars(v), signal });
@@ -36,6 +37,8 @@ function limits({ key, process, run }) {
     key?.held ? h("p.soft.small", {}, `${dollars(key.held)} are set aside for runs under way.`) : null,
     h("p.soft.small", {}, each ? `One run may spend ${dollars(each)} at most.` : "A run has no limit of its own."));
 }
+
+const budgets = (k) => [[k.today, k.daily, "today"], [k.this_month, k.monthly, "this month"]].filter(([, limit]) => limit !== null).map(([used, limit, span]) => `${dollars(used)} of ${dollars(limit)} ${span}`).join(", ");
 
 function meter(part, name) {
   const bar = h("i");
