@@ -47,17 +47,19 @@ def _read(recipe: Path) -> dict[str, object]:
 def _train(recipe: Path, out: Path, dry_run: bool) -> dict[str, object]:
     try:
         from podium.train.run import train as run
+
+        return run(recipe, out, dry_run=dry_run)
     except ModuleNotFoundError as exc:
         raise _missing(exc) from exc
-    return run(recipe, out, dry_run=dry_run)
 
 
 def _evolve(raw: dict[str, object], out: Path) -> Path:
     try:
         from podium.train.trinity import train_trinity
+
+        return train_trinity(raw, out)
     except ModuleNotFoundError as exc:
         raise _missing(exc) from exc
-    return train_trinity(raw, out)
 
 
 def _missing(exc: ModuleNotFoundError) -> ConfigError:
