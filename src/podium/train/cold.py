@@ -79,7 +79,8 @@ class Lesson:
         if again and rng.random() < 0.5:
             return Workflow(())
         flow = random_workflow(row, rng, self.settings.workers)
-        if again and len(flow.steps) == 1:  # one more voice, counted with those of before
+        # One more voice: it decides alone, or is counted with those of before.
+        if again and len(flow.steps) == 1 and rng.random() < 0.5:
             votes = [i for i, m in enumerate(row.pool.members) if m.program]
             flow = (
                 replace(flow, steps=(*flow.steps, Step(votes[0], VOTE, "all"))) if votes else flow
