@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import shutil
 from pathlib import Path
@@ -15,16 +14,11 @@ pytest.importorskip("trl", reason="the `train` extra is not installed")
 from podium.errors import ConfigError
 from podium.types import Question
 from tiny_llama import save_tiny_llama
+from toy_training import DRAFT, LORA, WORKERS, metrics, recipe, save_base, save_world, trained
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # theirs, not ours: torch, transformers, trl
 ]
-
-WORKERS = ("weak", "strong", "other")
-DRAFT = (
-    'model_id = [0, 1, 2, 3]\nsubtasks = ["Answer the question.", "Vote."]\n'
-    'access_list = [[], ["all"]]'
-)
 
 
 @pytest.fixture(scope="module")
@@ -34,77 +28,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def world(folder: Path) -> Path:
-    """Sixty questions that only one of three workers can answer."""
-    there = folder / "world"
-    there.mkdir()
-    questions, replies = [], []
-    for i in range(60):
-        split = ("train", "train", "train", "dev", "test")[i % 5]
-        asked = {"question": f"What is {i}?", "options": ["x", "y"], "answer": "A"}
-        questions.append({"id": f"q{i}", "split": split, "grader": "choice", **asked})
-        for worker in WORKERS:
-            right = worker == "strong"
-            said = {"text": f"The answer is ({'A' if right else 'B'}).", "correct": right}
-            used = {"tokens_in": 10, "tokens_out": 5}
-            replies.append({"id": f"q{i}", "worker": worker, **said, **used})
-    for name, rows in (("questions", questions), ("replies", replies)):
-        with gzip.open(there / f"{name}.jsonl.gz", "wt") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-    prices = [{"name": w, "usd_per_mtok_in": 1, "usd_per_mtok_out": 1} for w in WORKERS]
-    (there / "pool.json").write_text(json.dumps(prices))
-    return there
+    return save_world(folder)
 
 
 @pytest.fixture(scope="module")
 def base(folder: Path) -> Path:
-    text = "What is ?\nA. x\nB. y\nTeam: 0 1 2 3\nSteps: at most 5 step (model ): A Answer"
-    return save_tiny_llama(folder / "base", [DRAFT, text])
-
-
-def recipe(world: Path, base: Path, **more: str) -> str:
-    return f"""
-name = "toy"
-[model]
-base = "{base}"
-dtype = "float32"
-{more.get("model", "")}
-[style]
-form = "compact"
-[data]
-world = "{world}"
-[pool]
-programs = ["vote"]
-{more.get("pool", "")}
-[limits]
-{more.get("limits", "")}
-[cold]
-drafts = {more.get("drafts", "3200")}
-workers = [1, 1]
-batch = 16
-learning_rate = 5e-3
-{more.get("cold", "")}
-[grpo]
-questions = 2
-drafts = 16
-learning_rate = 6e-4
-schedule = "constant_with_warmup"
-warmup = 0.1
-max_tokens = 60
-loss = "dapo"
-{more.get("grpo", "")}
-[reward]
-malformed = 0.45
-{more.get("report", "")}
-"""
-
-
-def trained(out: Path, text: str) -> Path:
-    from podium.train.run import train
-
-    file = out.with_suffix(".toml")
-    file.write_text(text)
-    train(file, out)
-    return out
+    return save_base(folder)
 
 
 @pytest.fixture(scope="module")
@@ -113,15 +42,6 @@ def learned(folder: Path, world: Path, base: Path) -> Path:
     report = '[report]\nsplits = ["test"]\nchoose = 2\nchoose_on = 8'
     grpo = "steps = 40\nsave = 20\ncertain = 0.001"
     return trained(folder / "learned", recipe(world, base, grpo=grpo, report=report))
-
-
-LORA = """[model.lora]
-rank = 4
-alpha = 8"""
-
-
-def metrics(run: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_a_tiny_model_learns_whom_to_ask(learned: Path):
@@ -156,7 +76,7 @@ def test_a_run_leaves_its_story_behind(learned: Path):
 async def test_the_checkpoint_is_a_worker_that_drafts_as_it_was_trained(learned: Path):
     from transformers import AutoModelForCausalLM
 
-    from podium.eval.checkpoints import load_conductor
+    from podium.checkpoints import load_conductor
     from podium.eval.tasks.choices import lettered
     from podium.ledger import Ledger
     from podium.testing import ScriptedWorker

@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from accelerate import PartialState
+from accelerate import DistributedType, PartialState
+from accelerate.utils import gather_object
 from datasets import Dataset
 from torch import Tensor
 from transformers import PrinterCallback
@@ -26,11 +27,13 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from podium.errors import ConfigError
 from podium.prompts import Style, planner_messages
+from podium.train.checkpoint import check_reports, needing_room
 from podium.train.pools import Row
 from podium.train.recipe import Recipe
 from podium.train.reward import advantages_of
 from podium.train.rollouts import Outcome, Rehearsal, Sketch
 from podium.types import Message, Round
+from podium.workers import Pool
 from podium.workers.sampling import Habit, Sampler, Table, Tokens, Written, below, generate
 
 
@@ -45,7 +48,7 @@ class Rollout:
     drafted: list[int]
     """For each of `tokens` the round whose draft it belongs to, or -1 for what others wrote."""
     logprobs: list[float]
-    """Of `tokens` when they were sampled; 0 where it is not known, or where others wrote."""
+    """Of `tokens` when they were sampled; `UNKNOWN` where nobody said, 0 where others wrote."""
     outcomes: list[Outcome]
 
     @property
@@ -53,8 +56,22 @@ class Rollout:
         return tuple(o.round for o in self.outcomes)
 
 
+UNKNOWN = -math.inf
+"""The log-probability of a token of which nothing is known: it counts as in doubt."""
+
 BUCKETS = (24, 48, 96, 192, 384)
 """Lengths in tokens up to which rows are computed together."""
+
+PER_TOKEN = {
+    "completion_ids",
+    "completion_mask",
+    "tool_mask",
+    "advantages",
+    "old_per_token_logps",
+    "sampling_per_token_logps",
+    "importance_sampling_ratio",
+}
+"""What TRL keeps for each token that was written."""
 
 Watch = Callable[[int, Sequence[Rollout]], None]
 """Told the step and its rollouts, group by group."""
@@ -118,14 +135,28 @@ class ConductorTrainer(GRPOTrainer):
         super().__init__(reward_funcs=_last_reward, rollout_func=self._play, **settings)
         self.remove_callback(PrinterCallback)
 
+    def train(self, *given: Any, **named: Any) -> Any:
+        """As many steps as the recipe says; TRL takes none for as many as there are questions."""
+        return super().train(*given, **named) if self.recipe.grpo.steps else None
+
     # Rollouts
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._batch = [self.rows[example["row"]] for example in inputs]
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         output["advantages"] = self._token_advantages(output["completion_ids"])
-        self.watch(self.state.global_step, self._rollouts)
-        return self._without_certain_ends(output)
+        self.watch(self.state.global_step, everyones(self._rollouts))
+        return self._without_certain_ends(output) if self._may_shorten else output
+
+    @property
+    def _may_shorten(self) -> bool:
+        """Whether a token may be left out and the loss of the others stays as it was.
+
+        A distance to the base model counts for every token, whatever its advantage; and two of the
+        losses divide by the tokens they see, which only `certain` may change.
+        """
+        grpo = self.recipe.grpo
+        return not grpo.kl and (grpo.loss in ("dapo", "dr_grpo") or grpo.certain > 0)
 
     def _without_certain_ends(self, output: dict[str, Any]) -> dict[str, Any]:
         """Leave out of learning what a draft ends in once nothing of it is in doubt any more.
@@ -139,17 +170,16 @@ class ConductorTrainer(GRPOTrainer):
             self._doubtful(r) if w else 1 for r, w in zip(self._rollouts, worth, strict=True)
         ]
         width = max(lengths)
+        for name in PER_TOKEN & output.keys():
+            output[name] = output[name][:, :width]
         kept = torch.arange(width)[None, :] < torch.tensor(lengths)[:, None]
-        for name in ("completion_ids", "completion_mask", "tool_mask", "advantages"):
-            if name in output:
-                output[name] = output[name][:, :width]
-        output["completion_mask"] = output["completion_mask"] * kept
+        output["completion_mask"] = output["completion_mask"] * kept.to(worth.device)
         return output
 
     def _doubtful(self, rollout: Rollout) -> int:
         """How many tokens there are up to the last one that was in doubt."""
         certain = self.recipe.grpo.certain
-        if not certain or self.recipe.grpo.kl:
+        if not certain:
             return len(rollout.tokens)
         doubt = [
             p < math.log1p(-certain) and n >= 0
@@ -224,13 +254,8 @@ class ConductorTrainer(GRPOTrainer):
     # Shared prompts
 
     def _write(self, rollouts: Sequence[Rollout], number: int) -> list[Written]:
-        if self.use_vllm or not self._alone:
-            contexts = [r.prompt + r.tokens for r in rollouts]
-            shared = self.recipe.grpo.drafts if number == 0 else 1
-            theirs: Any = self
-            drafts, logprobs = theirs._generate_single_turn(contexts, None, {}, shared)
-            known = logprobs or [[-math.inf] * len(d) for d in drafts]
-            return [Written(*both) for both in zip(drafts, known, strict=True)]
+        if self.use_vllm or not self._plain:
+            return self._written_by_trl(rollouts, number)
         model = self.accelerator.unwrap_model(self.model)
         how = Sampler.of(
             self._tokenizer,
@@ -248,14 +273,37 @@ class ConductorTrainer(GRPOTrainer):
         model.train()
         return written
 
+    def _written_by_trl(self, rollouts: Sequence[Rollout], number: int) -> list[Written]:
+        """Sharded weights and a vLLM server are asked by all processes together.
+
+        Each must then bring as many prompts as the others, also where fewer of its rollouts go on.
+        """
+        contexts = [r.prompt + r.tokens for r in rollouts]
+        filled = contexts + [self.writer.opening(self._batch[0])] * (
+            len(self._batch) - len(contexts)
+        )
+        shared = self.recipe.grpo.drafts if number == 0 else 1
+        theirs: Any = self
+        drafts, logprobs = theirs._generate_single_turn(filled, None, {}, shared)
+        known = logprobs or [[UNKNOWN] * len(d) for d in drafts]
+        return [Written(*both) for both in zip(drafts, known, strict=True)][: len(contexts)]
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        cast(Any, super())._save_checkpoint(model, trial)
+        with needing_room(Path(self.args.output_dir)):
+            cast(Any, super())._save_checkpoint(model, trial)
         self._habit = Habit()  # whoever goes on from here has none either, and the same curve
+
+    @property
+    def _plain(self) -> bool:
+        """Whether the whole model lies in this process's own memory."""
+        shapes = (DistributedType.NO, DistributedType.MULTI_CPU)
+        here = self.accelerator.device.type == "cpu"
+        return here and self.accelerator.distributed_type in shapes
 
     @property
     def _alone(self) -> bool:
         """Whether this is the only process: several passes before one backward need that."""
-        return bool(self.accelerator.num_processes == 1)
+        return self._plain and bool(self.accelerator.num_processes == 1)
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -298,6 +346,17 @@ def _buckets(lengths: Tensor) -> Iterator[tuple[Tensor, int]]:
         shorter = max(shorter, limit)
 
 
+def everyones(rollouts: Sequence[Rollout]) -> list[Rollout]:
+    """Those of all processes, in the order of the step's questions.
+
+    What travels is what was said; the pools stay where their connections are.
+    """
+    if PartialState().num_processes == 1:
+        return list(rollouts)
+    told = [replace(r, row=Row(r.row.problem, Pool(()))) for r in rollouts]
+    return list(gather_object(told))
+
+
 def _last_reward(completions: Any, earned: list[float | None], **_: Any) -> list[float | None]:
     """For TRL's own log; the advantages are worked out round by round."""
     return earned
@@ -313,6 +372,7 @@ def dataset(rows: Sequence[Row]) -> Dataset:
 def settings(recipe: Recipe, folder: Path) -> GRPOConfig:
     """The recipe in TRL's words."""
     grpo = recipe.grpo
+    check_reports(grpo.report_to)
     size = grpo.questions * grpo.drafts
     batch = grpo.batch or size
     processes = PartialState().num_processes

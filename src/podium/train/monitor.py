@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
-from podium.train.grpo import Rollout
+from podium.train.checkpoint import needing_room
+from podium.train.grpo import UNKNOWN, Rollout
 from podium.train.plots import page
 from podium.train.recipe import Recipe
 from podium.train.reward import cost
@@ -33,16 +34,17 @@ SAMPLES = 4
 """Drafts of a step that are kept in full."""
 WINDOW = 8
 """Steps that a warning looks back on."""
-THEIRS = ("loss", "grad_norm", "learning_rate", "kl")
-"""What TRL knows and we keep."""
+THEIRS = ("loss", "grad_norm", "learning_rate", "kl", "entropy")
+"""What TRL knows and we keep, where we do not know it ourselves."""
 
 
 class Monitor(TrainerCallback):
     def __init__(self, directory: Path, recipe: Recipe) -> None:
         self.directory, self.recipe = directory, recipe
-        first = PartialState().is_main_process
-        self.metrics = Lines(directory / "metrics.jsonl", writes=first)
-        self.samples = Lines(directory / "samples.jsonl", writes=first)
+        self.metrics = Lines(directory / "metrics.jsonl")
+        self.samples = Lines(directory / "samples.jsonl")
+        self._first = bool(PartialState().is_main_process)
+        """Of several processes one tells the story; all of them know it."""
         self._figures: dict[str, Any] = {}
         self._warned: set[str] = set()
         self._since = time.monotonic()
@@ -53,32 +55,35 @@ class Monitor(TrainerCallback):
             TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
-            disable=not Console(stderr=True).is_terminal,
+            disable=not (self._first and Console(stderr=True).is_terminal),
         )
         self._bar = self._progress.add_task("", total=recipe.grpo.steps, figures="")
 
     def watch(self, step: int, rollouts: Sequence[Rollout]) -> None:
         """Take in what came of a step's drafts."""
+        if not self._first:
+            return
         self._figures = figures(rollouts, self.recipe.grpo.drafts)
         for rollout in rollouts[:: max(1, len(rollouts) // SAMPLES)]:
             self.samples.add({"step": step + 1, **sample(rollout)})
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        for lines in (self.metrics, self.samples):
-            lines.cut(state.global_step)
+        if self._first:
+            for lines in (self.metrics, self.samples):
+                lines.cut(state.global_step)
         self._progress.start()
         self._since = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         logs: dict[str, Any] = given["logs"]
-        if "loss" not in logs:  # the summary at the end is no step
+        if "loss" not in logs or not self._first:  # the summary at the end is no step
             return
         for name, value in flat(self._figures):
             logs[f"conductor/{name}"] = value
         now = time.monotonic()
         theirs = {name: logs[name] for name in THEIRS if name in logs}
         self.metrics.add(
-            {"step": state.global_step, "seconds": now - self._since, **self._figures, **theirs}
+            {"step": state.global_step, "seconds": now - self._since, **theirs, **self._figures}
         )
         self._since = now
         for warning in warnings(self.metrics.last(WINDOW)):
@@ -96,33 +101,33 @@ class Monitor(TrainerCallback):
         self.draw()
 
     def draw(self) -> None:
+        if not self._first:
+            return
         (self.directory / "plots.html").write_text(page(self.recipe.name, self.metrics.all()))
 
 
 class Lines:
     """A file of JSON lines, each with its step."""
 
-    def __init__(self, file: Path, *, writes: bool = True) -> None:
-        self.file, self.writes = file, writes
+    def __init__(self, file: Path) -> None:
+        self.file = file
 
     def add(self, row: Mapping[str, Any]) -> None:
-        if not self.writes:
-            return
-        with self.file.open("a", encoding="utf-8") as file:
+        with needing_room(self.file.parent), self.file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def all(self) -> list[dict[str, Any]]:
+        """What was written whole: a process that was killed may have left half a line."""
         if not self.file.exists():
             return []
-        return [json.loads(line) for line in self.file.read_text(encoding="utf-8").splitlines()]
+        whole, _, _ = self.file.read_text(encoding="utf-8").rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def last(self, count: int) -> list[dict[str, Any]]:
         return self.all()[-count:]
 
     def cut(self, step: int) -> None:
         """Forget what came after this step."""
-        if not self.writes:
-            return
         kept = [row for row in self.all() if row["step"] <= step]
         partial = self.file.with_suffix(".partial")
         partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
@@ -138,8 +143,7 @@ def figures(rollouts: Sequence[Rollout], drafts: int) -> dict[str, Any]:
     rewards = [r.outcomes[-1].reward for r in rollouts]
     known = [r for r in rewards if r is not None]
     steps = [step for flow in flows for step in flow.steps]
-    doubt = [-p for r in rollouts for p, n in zip(r.logprobs, r.drafted, strict=True) if n >= 0]
-    return {
+    found = {
         "reward": _mean(known),
         "accuracy": _mean([float(hit) for group in right for hit in group]),
         "parsed": len(flows) / len(rounds),
@@ -148,7 +152,6 @@ def figures(rollouts: Sequence[Rollout], drafts: int) -> dict[str, Any]:
         "all_right": _mean([float(all(g)) for g in right]),
         "all_wrong": _mean([float(not any(g)) for g in right]),
         "format_groups": _mean([float(_format_alone(g)) for g in groups]),
-        "entropy": _mean(doubt),
         "rounds": len(rounds) / len(rollouts),
         "steps_per_workflow": len(steps) / max(1, len(flows)),
         "reads_all": _mean([float(s.access == "all") for s in steps]),
@@ -157,6 +160,14 @@ def figures(rollouts: Sequence[Rollout], drafts: int) -> dict[str, Any]:
         "question_dependence": dependence(groups),
         "workers": _use(rounds),
     }
+    return found | _surprise(rollouts)
+
+
+def _surprise(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """How unlikely the drafts' tokens were, in nats each, where whoever wrote them said so."""
+    written = [p for r in rollouts for p, n in zip(r.logprobs, r.drafted, strict=True) if n >= 0]
+    known = [-p for p in written if p != UNKNOWN]
+    return {"entropy": _mean(known)} if known else {}
 
 
 def _format_alone(group: Sequence[Rollout]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podium.conductor import Conductor
-from podium.errors import WorkflowError
+from podium.errors import LimitError, WorkflowError
 from podium.executor import Stage
 from podium.ledger import Ledger
 from podium.planner import FixedPlanner
@@ -38,6 +38,19 @@ class Outcome:
     reward: float | None
 
 
+class Purse(Ledger):
+    """What a whole training may spend; no draft is to blame for finding it empty."""
+
+    empty = False
+
+    def _check(self, tokens: int, dollars: float) -> None:
+        try:
+            super()._check(tokens, dollars)
+        except LimitError:
+            self.empty = True
+            raise
+
+
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
     """On what terms drafts are performed during training."""
@@ -48,8 +61,19 @@ class Rehearsal:
     scale: Reward
 
     async def perform(self, sketches: Sequence[Sketch]) -> list[Outcome]:
-        """All at once; each worker has its own limits on how much it does at a time."""
-        return list(await asyncio.gather(*map(self._one, sketches)))
+        """All at once; each worker has its own limits on how much it does at a time.
+
+        Raises:
+            LimitError: the training has spent what it may. Its drafts get no reward then.
+        """
+        outcomes = await asyncio.gather(*map(self._one, sketches))
+        if isinstance(self.ledger, Purse) and self.ledger.empty:
+            raise LimitError(
+                f"the training has spent ${self.ledger.dollars:.4g} of its "
+                f"${self.ledger.limits.dollars:g}: raise `dollars` and start again, and it goes on "
+                "from its last checkpoint"
+            )
+        return list(outcomes)
 
     async def _one(self, sketch: Sketch) -> Outcome:
         ledger = Ledger(self.limits, self.ledger)
