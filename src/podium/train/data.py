@@ -12,6 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 from podium.app import Podium
@@ -234,6 +235,15 @@ async def measure(problems: Sequence[Problem], pool: Pool) -> list[list[float | 
     return [
         await asyncio.gather(*(one(problem, member) for member in workers)) for problem in problems
     ]
+
+
+def of_the_best(
+    scores: Sequence[Sequence[float | None]], count: int | None
+) -> list[list[float | None]]:
+    """The scores of the workers that have the best mean, question by question."""
+    means = [fmean(s or 0.0 for s in column) for column in zip(*scores, strict=True)]
+    best = sorted(range(len(means)), key=lambda i: -means[i])[:count]
+    return [[row[i] for i in best] for row in scores]
 
 
 def contested(scores: Sequence[float | None]) -> bool:

@@ -62,6 +62,10 @@ class Data(Section):
     questions that the shipped specialists answer together."""
     contested: bool = True
     """Keep the questions that some worker answers right and another one wrong."""
+    among: Count | None = None
+    """Of the workers that are best on the training split, how many must be divided over a question
+    for it to be kept; all of them if it is left out. Where the best agree, no choice among them
+    matters."""
     questions: Count | None = None
     """At most so many of the training split, drawn at random."""
     seed: int = 1

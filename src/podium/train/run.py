@@ -119,7 +119,7 @@ class _Run:
         problems = self.source.of("train")
         self.runner.run(data.check_gold(problems))
         if self.recipe.data.contested:
-            scores = self._measured(problems)
+            scores = data.of_the_best(self._measured(problems), self.recipe.data.among)
             kept = [p for p, s in zip(problems, scores, strict=True) if data.contested(s)]
             log.info("%d of %d questions are contested and kept", len(kept), len(problems))
             problems = kept
