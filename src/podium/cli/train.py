@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def train(recipe: Path, out: Path | None, dry_run: bool) -> None:
     podium train recipes/recorded.toml --dry-run
     podium train recipes/recorded.toml --out runs/recorded
     """
+    _speak()
     raw = _read(recipe)
     directory = out or Path("runs") / recipe.stem
     if raw.get("kind") == "trinity":
@@ -33,6 +35,12 @@ def train(recipe: Path, out: Path | None, dry_run: bool) -> None:
         click.echo(_evolve(raw, directory))
         return
     click.echo(orjson.dumps(_train(recipe, directory, dry_run), option=orjson.OPT_INDENT_2))
+
+
+def _speak() -> None:
+    """What a run says of itself goes to stderr, a line each, also into the log of a quiet night."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("podium.train").setLevel(logging.INFO)
 
 
 def _read(recipe: Path) -> dict[str, object]:
