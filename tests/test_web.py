@@ -13,7 +13,7 @@ from podium.serve.web.files import STATIC, shipped
 from podium.store import open_store
 from podium.testing import Refuse, Say, Upstream
 from podium.types import Question, Run, Step
-from serving import workflow
+from serving import worker, workflow
 from test_serve_process import running
 
 CONFIG = """
@@ -152,6 +152,24 @@ async def test_a_follow_up_carries_the_conversation(serve, client):
     ]  # fmt: skip
 
 
+async def test_why_a_step_was_tried_again_is_kept_with_the_run(serve, client):
+    server = await serve(
+        {"plan": [PLAN], "a": [Refuse(500, "overloaded"), Refuse(503, "down")], "b": ["x", "y"]},
+        worker=[
+            lambda up: worker("a", up, retries=1, fallback="b"),
+            lambda up: worker("b", up),
+        ],
+    )
+    _, begun = await begin(client, server)
+    await events(client, server, begun["run"])
+    _, run = await get(client, server, f"runs/{begun['run']}")
+    again, stood_in = run["retries"]
+    assert (again["round"], again["index"], again["worker"]) == (0, 0, "a")
+    assert "overloaded" in again["reason"] and "down" in stood_in["reason"]
+    assert stood_in["worker"] == run["rounds"][0]["results"][0]["worker"] == "b"
+    assert run["answer"] == "y"
+
+
 async def keep(server, count, owner="", **more):
     store = server.desk.podium.store
     for i in range(count):
@@ -244,22 +262,6 @@ async def test_the_pool_tells_share_errors_and_spending(serve, client):
     assert spent["counted"] == 1 and spent["days"][0]["usd"] == pytest.approx(
         server.desk.podium.ledger.dollars
     )
-
-
-async def test_training_is_read_line_by_whole_line_and_from_the_shelf_alone(
-    serve, client, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("PODIUM_RUNS", str(tmp_path / "shelf"))
-    folder = tmp_path / "shelf" / "tiny"
-    folder.mkdir(parents=True)
-    rows = [{"step": i, "reward": 0.1 * i, "accuracy": 0.5, "parsed": 1.0} for i in (1, 2)]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / "metrics.jsonl").write_text(lines + '{"step": 3, "rew')
-    server = await serve(["ok"])
-    _, found = await get(client, server, "training/metrics", name="tiny", after="1")
-    assert [row["step"] for row in found["rows"]] == [2]
-    for name in ("../tiny", "/etc", "tiny/..", ""):
-        assert (await get(client, server, "training/metrics", name=name))[0] == 404
 
 
 async def test_what_the_page_loads_comes_under_a_strict_policy_and_with_its_licences(serve, client):

@@ -4,160 +4,41 @@ Pictures of what the tests see are kept under artefacts/.
 """
 
 import asyncio
-import json
 import re
-import shutil
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
-from podium.eval.results import Results, Sample
-from podium.eval.tasks import Item
+from pages import (
+    browsing,
+    keep,
+    needs_chromium,
+    number,
+    stored,
+    wire,
+    write_evaluation,
+    write_training,
+)
 from podium.serve.keys import Key
 from podium.testing import Refuse, Say
-from podium.types import (
-    Completion,
-    Draft,
-    Limits,
-    Message,
-    Question,
-    Round,
-    Run,
-    Step,
-    StepResult,
-    Usage,
-    Workflow,
-)
+from podium.types import Question, Step
 from serving import worker, workflow
 from test_web_payloads import PAYLOADS
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's package chromium is missing")
-ARTEFACTS = Path(__file__).parents[1] / "artefacts"
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+pytestmark = needs_chromium
 PLAN = workflow(
     Step(0, "Count them."),
     Step(1, "Count them in another way."),
     Step(0, "Write the answer.", (0, 1)),
 )
 WORDS = "# So many\n\nThere are **25**, since $\\pi(100) = 25$.\n\n```python\nprint(25)\n```\n"
-TRAP = "window.hits = []; window.owned = (...given) => { window.hits.push(given); };"
-SLOW = 30_000
-"""Milliseconds that a busy machine may take for what takes it a moment."""
-
-
-class Sight:
-    """A page, and everything that went wrong on it."""
-
-    def __init__(self, page, url):
-        self.page, self.url = page, url
-        self.complaints, self.strangers = [], []
-        page.set_default_timeout(SLOW)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda m: m.type == "error" and self.complaints.append(m.text))
-        page.on("request", self._asked)
-
-    def _asked(self, request):
-        if not request.url.startswith((self.url, "blob:", "data:", "file:", "about:")):
-            self.strangers.append(request.url)
-
-    async def open(self, place=""):
-        await self.page.goto(f"{self.url}/#/{place}")
-
-    async def ask(self, text):
-        await self.page.get_by_role("textbox", name="Question").fill(text)
-        await self.page.keyboard.press("Enter")
-
-    async def see(self, text, selector="main"):
-        await self.page.locator(selector, has_text=text).first.wait_for()
-
-    async def picture(self, name):
-        ARTEFACTS.mkdir(exist_ok=True)
-        await self.page.screenshot(path=ARTEFACTS / f"web-{name}.png", full_page=True)
 
 
 @pytest.fixture
 async def look():
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-
-        async def at(url, **options):
-            context = await browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-            await context.add_init_script(TRAP)
-            return Sight(await context.new_page(), url)
-
+    async with browsing() as at:
         yield at
-        await browser.close()
-
-
-@asynccontextmanager
-async def wire(url):
-    """The server behind a line that can be cut."""
-    port, lines = int(url.rpartition(":")[2]), set()
-
-    async def carry(reader, writer):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-
-    async def connect(reader, writer):
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)
-        lines.add(writer)
-        try:
-            async with asyncio.TaskGroup() as group:
-                ways = [
-                    group.create_task(carry(reader, up_writer)),
-                    group.create_task(carry(up_reader, writer)),
-                ]
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-                for way in ways:
-                    way.cancel()
-        except* OSError:
-            pass
-        finally:
-            lines.discard(writer)
-            writer.close()
-            up_writer.close()
-
-    def cut():
-        for writer in set(lines):
-            writer.transport.abort()
-
-    server = await asyncio.start_server(connect, "127.0.0.1", 0)
-    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", cut
-    server.close()
-    cut()
-
-
-def number(i):
-    return f"{i + 1:011x}00000000"
-
-
-def stored(id, answer, *, steps=1, rounds=1, question="What is it?"):
-    """A run as the store keeps it, every text of which is the same."""
-    done = Completion(answer, Usage(10, 5), 0.001, reasoning=answer)
-    flow = Workflow(tuple(Step(i % 2, answer[:400], "all" if i else ()) for i in range(steps)))
-    messages = (Message("user", answer[:4000]),)
-    results = tuple(
-        StepResult(step, "ab"[step.worker], answer, done, messages, 0.1 * i, 0.1)
-        for i, step in enumerate(flow.steps)
-    )
-    draft = Draft(Completion(answer[:400], Usage(5, 5), 0.001), messages, 0.2)
-    made = Round((draft,), flow, results, answer)
-    return Run(id, Question(question), "podium", ("a", "b"), (made,) * rounds, Limits(), 1.7e9, 3.0)
-
-
-async def keep(server, *runs):
-    for run in runs:
-        await server.desk.podium.store.end_run(run, owner="", config="")
 
 
 async def test_a_workflow_is_drawn_when_planned_and_fills_while_it_is_performed(serve, look):
@@ -238,10 +119,15 @@ async def test_limits_and_denied_workers_reach_the_run(serve, look):
     server = await serve({"plan": [workflow(Step(0, "Answer."))], "b": ["from b"]})
     sight = await look(server.url)
     await sight.open("pool")
-    await sight.page.locator("section", has_text="a").get_by_role("switch").first.uncheck()
+    await sight.page.get_by_role("switch").first.uncheck()
+    await sight.see("No later request is given it")
     await sight.picture("pool")
+    other = await look(server.url)
+    await other.open("pool")
+    await other.see("Denied just now")
     await sight.open("ask")
     await sight.page.get_by_role("button", name="Limits and workers").click()
+    await sight.see("Denied to everybody: a.")
     await sight.page.get_by_label("At most, dollars").fill("0.25")
     await sight.page.get_by_label("Steps").fill("1")
     await sight.picture("ask-options")
@@ -250,6 +136,9 @@ async def test_limits_and_denied_workers_reach_the_run(serve, look):
     (row,) = await server.desk.podium.store.runs()
     run = await server.desk.podium.run(row.id)
     assert run.limits.dollars == 0.25 and run.limits.steps == 1 and run.workers == ("b",)
+    await other.page.get_by_role("switch").first.check()
+    await other.see("It is asked again.")
+    assert await server.desk.denials.known() == frozenset()
 
 
 async def test_runs_are_searched_opened_compared_and_shared(serve, look, tmp_path):
@@ -399,77 +288,34 @@ async def test_two_hundred_steps_twenty_rounds_and_a_megabyte_stay_usable(serve,
     assert sight.complaints == []
 
 
-def write_training(folder, steps):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "recipe.json").write_text('{"name": "tiny", "grpo": {"steps": 9}}')
-    with (folder / "metrics.jsonl").open("a") as file:
-        for i in steps:
-            row = {"step": i, "seconds": 2.0, "reward": i / 10, "accuracy": i / 12, "parsed": 0.9,
-                   "live_groups": 0.5, "entropy": 1 / i, "workers": {"b": 0.6}}  # fmt: skip
-            file.write(json.dumps(row) + "\n")
-    with (folder / "samples.jsonl").open("a") as file:
-        for i in steps:
-            round = {"draft": f"model_id = [{i}]", "complaint": None, "answers": {"a": "25"},
-                     "score": 1.0, "reward": 1.0}  # fmt: skip
-            file.write(json.dumps({"step": i, "question": f"q{i}", "rounds": [round]}) + "\n")
-
-
-async def test_training_is_followed_while_it_learns(serve, look, tmp_path, monkeypatch):
-    monkeypatch.setenv("PODIUM_RUNS", str(tmp_path / "shelf"))
-    write_training(tmp_path / "shelf" / "tiny", range(1, 7))
-    server = await serve(["ok"])
-    sight = await look(server.url)
-    await sight.open("training")
-    await sight.page.get_by_role("link", name=re.compile("tiny")).click()
-    await sight.see("Step 6:")
-    await sight.see("model_id = [6]")
-    write_training(tmp_path / "shelf" / "tiny", [7])
-    await sight.see("Step 7:")
-    await sight.page.get_by_label("Step", exact=True).press("ArrowRight")
-    await sight.see("model_id = [7]")
-    await sight.picture("training")
-    assert sight.complaints == []
-
-
-async def write_evaluation(folder):
-    folder.mkdir(parents=True)
-    results = await Results.open(folder)
-    await results.agree({"label": "arithmetic", "replay": False, "workers": ["a", "b"]})
-    rows = ["podium", "single:a", "single:b"]
-    await results.remember("entrants", {row: {"row": row, "says": ""} for row in rows})
-    await results.remember("reported", {"test": True})
-    items = [Item(str(i), f"What is {i} + {i}?", str(2 * i), "number") for i in range(20)]
-    await results.put_items("test", items)
-    for n, row in enumerate(rows):
-        for i, item in enumerate(items):
-            run = replace(
-                stored(number(100 * n + i), str(item.target)), question=Question(item.question)
-            )
-            score = float(i % (5 - n) != 0)
-            sample = Sample(
-                row, "test", item.id, 0, score, "4", "", run.id, 0.001 * (3 - n), 10, 5, 2,
-                1, 1, 0.5, '{"a": 1}', "", "", "{}", 0, 0,
-            )  # fmt: skip
-            await results.keep(sample, run)
-    await results.close()
-
-
-async def test_an_evaluation_shows_its_figures_and_opens_its_report(
-    serve, look, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("PODIUM_RUNS", str(tmp_path / "shelf"))
-    await write_evaluation(tmp_path / "shelf" / "sums")
-    server = await serve(["ok"])
-    sight = await look(server.url)
-    await sight.open("evaluations")
-    await sight.see("80.0 %")
-    assert await sight.page.locator("circle.mark").count() == 4  # the oracle too
-    await sight.picture("evaluations")
-    async with sight.page.context.expect_page() as opened:
-        await sight.page.get_by_role("button", name="Open the report").click()
-    report = await opened.value
-    await report.get_by_text("arithmetic").first.wait_for()
-    assert await report.evaluate("origin") == "null"
+async def test_twenty_rounds_and_a_megabyte_stay_usable_while_they_arrive(serve, look):
+    gate = asyncio.Event()
+    words = "All work and no play. " * 50_000
+    server = await serve(
+        {
+            "plan": [workflow(Step(0, "Go on."))] * 20,
+            "a": [*["so far"] * 19, Say(words, pieces=2_000, gate=gate)],
+        },
+        limits={"rounds": 20},
+    )
+    async with wire(server.url) as (url, cut):
+        sight = await look(url)
+        await sight.open()
+        await sight.ask("Go on and on.")
+        await sight.page.locator(".round").nth(19).locator(".node.working").wait_for()
+        gate.set()
+        await sight.page.locator(".answer pre").wait_for()
+        cut()
+        await sight.page.locator(".round").nth(18).locator(".node").click()
+        await sight.see("Go on.", "dialog")
+        await sight.page.keyboard.press("Escape")
+        await sight.page.locator(".run-head .pill", has_text="Answered").wait_for()
+        await sight.page.get_by_role("button", name="Show all of it").click()
+        shown = sight.page.locator(".answer pre")
+        assert await shown.evaluate("el => el.textContent.length") == len(words)
+        assert await sight.page.locator(".round").count() == 20
+        assert len(server.upstream.requests) == 40
+        await sight.page.close()
 
 
 async def test_axe_finds_nothing_serious_on_any_page_in_light_and_dark(
@@ -484,8 +330,9 @@ async def test_axe_finds_nothing_serious_on_any_page_in_light_and_dark(
     places = {
         "ask": "textarea", "runs": ".runs tbody tr", f"runs/{number(0)}": ".node",
         f"compare/{number(0)}/{number(1)}": ".pair .node", "pool": ".worker",
-        "evaluations": "circle.mark", "training": "a.worker", "training/tiny": ".plot canvas",
-        "spend": ".meter",
+        "evaluations": "circle.mark", "evaluations/sums": ".stack",
+        "evaluations/sums?a=podium&b=single%3Ab": ".asked-of tbody tr",
+        "training": "a.worker", "training/tiny": ".draft", "spend": ".meter",
     }  # fmt: skip
     for scheme in ("light", "dark"):
         sight = await look(server.url, color_scheme=scheme)
@@ -502,14 +349,20 @@ async def test_axe_finds_nothing_serious_on_any_page_in_light_and_dark(
             assert bad == [], f"{place} in {scheme}"
 
 
-async def test_a_phone_shows_every_page_without_scrolling_sideways(serve, look):
+async def test_a_phone_shows_every_page_without_scrolling_sideways(
+    serve, look, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PODIUM_RUNS", str(tmp_path / "shelf"))
+    write_training(tmp_path / "shelf" / "tiny", range(1, 7))
+    await write_evaluation(tmp_path / "shelf" / "sums")
     server = await serve({"a": ["fine"]})
     await keep(server, stored(number(0), WORDS, steps=5))
     sight = await look(server.url)
     await sight.page.set_viewport_size({"width": 390, "height": 844})
     for place, sign in {
         "ask": "textarea", "runs": ".runs tbody tr", f"runs/{number(0)}": ".node",
-        "pool": ".worker", "spend": ".plot canvas",
+        "pool": ".worker", "spend": ".plot canvas", "training/tiny": ".draft",
+        "evaluations/sums": ".stack", "evaluations/sums?a=podium": ".asked-of tbody tr",
     }.items():  # fmt: skip
         await sight.open(place)
         await sight.page.locator(sign).first.wait_for()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -17,11 +18,15 @@ from podium.app import MAIN, Podium, find_config, read_workflow
 from podium.cli.view import LiveView, summary
 from podium.conductor import Conductor, Terms
 from podium.errors import ConfigError
+from podium.events import Emit, Event
 from podium.ledger import Ledger
 from podium.planner import FixedPlanner
 from podium.store import state_of
 from podium.types import Limits, Question, Rules, Run
 from podium.workflow import parse, render
+
+if TYPE_CHECKING:
+    from podium.serve.beside import Show
 
 WEAK = (
     "no podium.toml and no key in use: a model of 135 million parameters plans and works here. "
@@ -46,6 +51,7 @@ class Options:
     images: tuple[str, ...]
     json: bool
     quiet: bool
+    open: bool = False
 
     def limits(self, own: Limits) -> Limits:
         return replace(
@@ -96,8 +102,12 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+OPEN = click.option("--open", is_flag=True, help="Show the run on the page as it happens.")
+
+
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="QUESTION…")
+@OPEN
 @_options
 @click.pass_context
 def ask(ctx: click.Context, /, words: tuple[str, ...], **flags: Any) -> None:
@@ -110,6 +120,7 @@ def ask(ctx: click.Context, /, words: tuple[str, ...], **flags: Any) -> None:
     podium "Which weighs more, a litre of oil or of water?"
     podium ask --dollars 0.05 --rounds 2 "Is 2027 prime?"
     podium ask --deny gpt-5 --json "…" > run.json
+    podium ask --open "How many primes are there below 100?"
     """
     options = Options(**flags)
     asyncio.run(_ask(ctx, options, options.question(words)))
@@ -131,6 +142,7 @@ def plan(ctx: click.Context, /, words: tuple[str, ...], **flags: Any) -> None:
 @click.command()
 @click.argument("workflow", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--question", "words", required=True, help="What the workflow is to answer.")
+@OPEN
 @_options
 @click.pass_context
 def run(ctx: click.Context, /, workflow: Path, words: str, **flags: Any) -> None:
@@ -151,17 +163,36 @@ async def _ask(
     async with Podium.open(options.config) as podium:
         strategy = _written(workflow, podium) if workflow else podium.strategy(options.strategy)
         _warn_if_embedded(options)
-        with LiveView(Console(stderr=True, quiet=options.quiet or options.json)) as view:
-            done = await podium.ask(
-                question,
-                strategy,
-                limits=options.limits(podium.limits(options.strategy)),
-                rules=options.rules,
-                emit=view,
-                pieces=view.console.is_terminal,
-            )
-    _print(done, options)
+        async with _page(podium) if options.open else nullcontext() as page:
+            with LiveView(Console(stderr=True, quiet=options.quiet or options.json)) as view:
+                done = await podium.ask(
+                    question,
+                    strategy,
+                    limits=options.limits(podium.limits(options.strategy)),
+                    rules=options.rules,
+                    emit=_both(view, page) if page else view,
+                    pieces=view.console.is_terminal,
+                )
+            _print(done, options)
+            if page:
+                await page.stay()
     ctx.exit(0 if done.answer is not None else 1)
+
+
+def _page(podium: Podium) -> AbstractAsyncContextManager[Show]:
+    try:
+        from podium.serve.beside import shown
+    except ImportError as exc:
+        raise ConfigError(f"{exc.name} is missing: pip install 'podium[serve]'") from exc
+    return shown(podium, lambda said: click.secho(said, err=True, dim=True))
+
+
+def _both(view: LiveView, page: Show) -> Emit:
+    def hear(event: Event) -> None:
+        view(event)
+        page(event)
+
+    return hear
 
 
 async def _plan(ctx: click.Context, options: Options, question: Question) -> None:

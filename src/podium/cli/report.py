@@ -17,6 +17,7 @@ from podium.eval.page import write_page
 from podium.eval.plots import dollars
 from podium.eval.report import Figures, Report, percent, summarise
 from podium.eval.tally import Tally, read
+from podium.serve import visit
 
 PAGE = "report.html"
 WIDE = 160
@@ -55,6 +56,9 @@ async def show(directories: Sequence[Path], *, as_json: bool, page: Path) -> Non
         print_report(made)
     for place in _pages(page, tallies, reports):
         click.echo(f"page: {place}", err=True)
+    for directory in directories:
+        if shown := await visit.evaluation(directory):
+            click.echo(f"on the server: {shown}", err=True)
 
 
 def _pages(

@@ -35,6 +35,7 @@ from podium.errors import ConfigError
     metavar="KEY",
     help="A key, by its name, that sees every key's runs and may deny a worker to everybody.",
 )
+@click.option("--open", is_flag=True, help="Show the page in a browser.")
 def serve(config: Path | None, **flags: Any) -> None:
     """Serve OpenAI's and Anthropic's APIs over the configured pool, and a page to watch it.
 

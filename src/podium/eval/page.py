@@ -215,7 +215,7 @@ async def _chunk(
         item = tally.items[id]
         questions[id] = {
             "question": texts.add(item.question),
-            "target": texts.add(_target(item.target)),
+            "target": texts.add(target(item.target)),
             "answers": [
                 {"row": i, **_answer(sample, runs.get(sample.run, {}), texts)}
                 for i, row in enumerate(rows)
@@ -235,10 +235,11 @@ async def _runs(ids: Sequence[str], sources: Sequence[Results]) -> dict[str, dic
     return found
 
 
-def _target(target: object) -> str:
-    if isinstance(target, Mapping):
-        return str(target.get("letter") or target.get("answer") or "graded by tests")
-    return str(target)
+def target(wanted: object) -> str:
+    """What the right answer is, as a person reads it."""
+    if isinstance(wanted, Mapping):
+        return str(wanted.get("letter") or wanted.get("answer") or "graded by tests")
+    return str(wanted)
 
 
 def _answer(sample: Sample, run: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:

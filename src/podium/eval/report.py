@@ -99,7 +99,7 @@ class Report:
 
 def summarise(tally: Tally) -> Report:
     """The figures of a tally."""
-    figures = {name: _figures(tally, name, row) for name, row in _rows(tally).items()}
+    figures = {name: _figures(tally, name, row) for name, row in rows(tally).items()}
     if tally.oracle:
         figures[ORACLE] = _oracle(tally, [figures[f"{SINGLE}{w}"] for w in tally.workers])
     figures = dict(sorted(figures.items(), key=lambda pair: _place(pair[0])))
@@ -120,11 +120,11 @@ def summarise(tally: Tally) -> Report:
     )
 
 
-def _rows(tally: Tally) -> dict[str, str]:
+def rows(tally: Tally) -> dict[str, str]:
     """Every row under its own name, and the best single worker under that name, too."""
-    rows = {row: row for row in tally.samples}
+    found = {row: row for row in tally.samples}
     best = tally.entrants.get(BEST_SINGLE, {}).get("row")
-    return {BEST_SINGLE: best, **rows} if best in rows else rows
+    return {BEST_SINGLE: best, **found} if best in found else found
 
 
 def _place(name: str) -> tuple[int, str]:

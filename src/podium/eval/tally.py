@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -78,7 +79,8 @@ async def read(directories: Sequence[Path]) -> list[Tally]:
     """What the directories hold, together where they are of the same task and split.
 
     Raises:
-        ConfigError: a directory holds no results, or nothing was asked yet.
+        ConfigError: a directory holds no results, or ones that cannot be read, or nothing was
+            asked yet.
     """
     tallies: dict[tuple[str, str], Tally] = {}
     for directory in directories:
@@ -87,6 +89,8 @@ async def read(directories: Sequence[Path]) -> list[Tally]:
             for tally in await _tallies(results):
                 key = (tally.label, tally.split)
                 tallies[key] = _joined(tallies[key], tally) if key in tallies else tally
+        except (sqlite3.Error, orjson.JSONDecodeError) as exc:
+            raise _unreadable(directory, str(exc)) from exc
         finally:
             await results.close()
     if not any(tally.samples for tally in tallies.values()):
@@ -99,14 +103,21 @@ async def read(directories: Sequence[Path]) -> list[Tally]:
 async def _tallies(results: Results) -> list[Tally]:
     setup, entrants = await results.facts("setup"), await results.facts("entrants")
     splits = await results.facts("reported")
+    if splits:
+        _check(results.directory, setup, entrants)
     chosen_on = [s for s in (str(setup.get("choose_on")), "train") if s not in splits]
     known = {item.question.strip() for s in chosen_on for item in await results.items(s)}
     found = []
     for split in splits:
-        items = {item.id: item for item in await results.items(split)}
+        try:
+            items = {item.id: item for item in await results.items(split)}
+        except TypeError as exc:  # a question with other fields than an `Item` has
+            raise _unreadable(results.directory, str(exc)) from exc
         samples: dict[str, list[Sample]] = defaultdict(list)
         for sample in await results.samples(split):
             samples[sample.strategy].append(sample)
+            if sample.item not in items:
+                raise _unreadable(results.directory, f"the question {sample.item} is missing")
         found.append(
             Tally(
                 label=str(setup["label"]),
@@ -121,6 +132,22 @@ async def _tallies(results: Results) -> list[Tally]:
             )
         )
     return found
+
+
+def _check(directory: Path, setup: Mapping[str, object], entrants: Mapping[str, object]) -> None:
+    missing = [name for name in ("label", "replay", "workers") if name not in setup]
+    if missing:
+        raise _unreadable(directory, f"its set-up lacks {', '.join(missing)}")
+    for name, entrant in entrants.items():
+        if not isinstance(entrant, dict) or "row" not in entrant:
+            raise _unreadable(directory, f"it does not say which row {name} is")
+
+
+def _unreadable(directory: Path, why: str) -> ConfigError:
+    return ConfigError(
+        f"the results in {directory.name} were written by another version of Podium, or are "
+        f"damaged ({why}): evaluate again into another --out"
+    )
 
 
 def _joined(first: Tally, second: Tally) -> Tally:

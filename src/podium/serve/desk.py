@@ -26,6 +26,7 @@ from podium.serve.denials import Denials
 from podium.serve.journal import Journal
 from podium.serve.keys import Key, Keys
 from podium.serve.metrics import Metrics
+from podium.serve.retries import Retries
 from podium.serve.wire import PLAIN, Asked, Outcome, Refusal, outcome
 from podium.tracing import note, span
 from podium.types import Limits, Message, Question, Round, Rules, Run, Step, Workflow
@@ -207,20 +208,21 @@ class Desk:
         if job.key.limited:
             promised = await keys.take(job.key, _worst(job))
             limits = replace(limits, dollars=promised)
-        billed = Billed(job.strategy)
+        billed, heard = Billed(job.strategy), Retries(emit)
         try:
             run = await job.podium.ask(
                 job.question,
                 billed,
                 limits=limits,
                 rules=job.rules,
-                emit=emit,
+                emit=heard,
                 pieces=pieces,
                 owner=job.key.id,
             )
         except ConfigError as exc:
             raise Refusal(str(exc)) from exc
         finally:
+            heard.keep(job.podium.store)
             spent = billed.ledger.dollars
             self.metrics.add("cost_dollars_total", spent, model=job.asked.model)
             if job.key.id:

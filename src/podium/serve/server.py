@@ -15,7 +15,9 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
+import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -61,6 +63,8 @@ class Options:
     """Seconds that runs under way have when the server is told to stop."""
     operators: tuple[str, ...] = ()
     """Keys, by name or id, whose holders see all runs and may deny workers to everybody."""
+    open: bool = False
+    """Show the page in a browser."""
 
 
 def serve(options: Options) -> None:
@@ -75,6 +79,9 @@ def serve(options: Options) -> None:
     shown = f"[{host}]" if ":" in host else host
     print(f"the page is at http://{shown}:{port}/", file=sys.stderr)  # noqa: T201
     print(f"podium serves http://{shown}:{port}/v1", file=sys.stderr, flush=True)  # noqa: T201
+    if options.open:
+        page = f"http://{shown}:{port}/"
+        threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
     if options.workers == 1:
         _one(options, listener)
     else:

@@ -5,7 +5,8 @@ live.py     a run under way, followed by any number of readers, each from where 
 outline.py  runs and events as the page reads them: everything but the long messages
 runs.py     the list of runs: filters in bounded windows, so that no search holds the server up
 figures.py  the pool and the spending, counted out of what was run
-shelf.py    the directories of `podium train` and `podium eval`
+shelf.py    where the directories of `podium train` and `podium eval` are found: training.py,
+            evaluations.py read them
 api.py      the routes
 """
 

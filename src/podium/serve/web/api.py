@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
@@ -13,8 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from podium.app import MAIN
+from podium.events import StepRetried
 from podium.records import load_run
-from podium.serve import chat
+from podium.serve import chat, retries
 from podium.serve.desk import Desk
 from podium.serve.exchange import (
     Headers,
@@ -28,7 +31,7 @@ from podium.serve.exchange import (
     read_body,
 )
 from podium.serve.keys import Key
-from podium.serve.web import figures, runs, shelf
+from podium.serve.web import evaluations, figures, runs, shelf, training
 from podium.serve.web.files import HEADERS, serve_file, shipped
 from podium.serve.web.live import Lives
 from podium.serve.web.outline import draft_in_full, outline, step_in_full
@@ -81,10 +84,24 @@ def _routes(web: Web) -> list[Route]:
         Route("/web/api/training/samples", web.samples),
         Route("/web/api/evaluations", web.evaluations),
         Route("/web/api/evaluations/figures", web.figures),
+        Route("/web/api/evaluations/questions", web.questions),
         Route("/web/api/evaluations/ticket", web.ticket, methods=["POST"]),
         Route("/web/report/{ticket}", web.report),
         Route("/web/{path:path}", serve_file),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A stored run, with what its record does not say."""
+
+    run: Run
+    state: str
+    retries: Sequence[StepRetried] = ()
+
+    @property
+    def told(self) -> Json:
+        return {**outline(self.run), "state": self.state, "retries": self.retries}
 
 
 class Web:
@@ -92,7 +109,7 @@ class Web:
         self.desk = desk
         self.lives = Lives(desk)
         self._admit = admit
-        self._evaluations = shelf.Evaluations()
+        self._evaluations = evaluations.Evaluations()
 
     async def key(self, headers: Headers) -> Key:
         return await self._admit(self.desk, headers)
@@ -108,6 +125,7 @@ class Web:
                 "operator": self.desk.operates(key),
                 "keys": [{"id": k.id, "name": k.name} for k in known],
                 "models": self.desk.models(key),
+                "strategies": [MAIN, *(s.name for s in podium.config.strategy)],
                 "workers": [
                     n for n in podium.pool.names if key.workers is None or n in key.workers
                 ],
@@ -137,33 +155,31 @@ class Web:
         return _json(await runs.page(self.desk.podium.store, owner, asked))
 
     async def run(self, request: Request) -> Response:
-        run, state = await self._found(request)
-        live = self.lives.find(run.id, None)
+        found = await self._found(request)
+        live = self.lives.find(found.run.id, None)
         under_way = live is not None and not live.over
-        return _json({**outline(run), "state": state, "live": under_way})
+        return _json({**found.told, "live": under_way})
 
     async def full(self, request: Request) -> Response:
         """The run with every message, for the file that is shared."""
-        run, _ = await self._found(request)
+        found = await self._found(request)
+        rounds = found.run.rounds
         body = orjson.dumps(
-            {
-                **outline(run),
-                "steps": [[step_in_full(r) for r in round.results] for round in run.rounds],
-            }
+            {**found.told, "steps": [[step_in_full(r) for r in each.results] for each in rounds]}
         )
         if len(body) > SHARED_BYTES:
             raise Refusal("this run is too large for one file", 413)
         return Response(body, 200, HEADERS, "application/json")
 
     async def step(self, request: Request) -> Response:
-        run, _ = await self._found(request)
+        run = (await self._found(request)).run
         round, index = request.path_params["round"], request.path_params["index"]
         if round >= len(run.rounds) or index >= len(run.rounds[round].results):
             raise Refusal("there is no such step", 404)
         return _json(step_in_full(run.rounds[round].results[index]))
 
     async def draft(self, request: Request) -> Response:
-        run, _ = await self._found(request)
+        run = (await self._found(request)).run
         round, index = request.path_params["round"], request.path_params["index"]
         if round >= len(run.rounds) or index >= len(run.rounds[round].drafts):
             raise Refusal("there is no such draft", 404)
@@ -196,14 +212,17 @@ class Web:
         """Whose runs a key may open: its own, or as an operator anybody's."""
         return None if self.desk.operates(key) else key.id
 
-    async def _found(self, request: Request) -> tuple[Run, str]:
-        """The run that a request names, and its state."""
+    async def _found(self, request: Request) -> Found:
+        """The run that a request names."""
         key = await self.key(request.headers.raw)
         id, store = request.path_params["id"], self.desk.podium.store
+        if name := request.query_params.get("shelf"):
+            folder = await self._at(name, evaluations.RESULTS)
+            return Found(await asyncio.to_thread(evaluations.run, folder, id), "evaluated")
         record = await store.record(id, owner=self.owner(key))
         if record is None:
             raise Refusal("there is no such run", 404)
-        return load_run(record), record.state
+        return Found(load_run(record), record.state, retries.kept(record))
 
     # ── figures ──
 
@@ -236,27 +255,31 @@ class Web:
 
     async def trainings(self, request: Request) -> Response:
         await self.key(request.headers.raw)
-        return _json(await asyncio.to_thread(shelf.trainings, await self._shelf()))
+        return _json(await asyncio.to_thread(training.trainings, await self._shelf()))
 
     async def metrics(self, request: Request) -> Response:
-        folder = await self._folder(request, shelf.METRICS)
-        return _json(await asyncio.to_thread(shelf.metrics, folder, _whole(request, "after")))
+        folder = await self._folder(request, *training.MARKS)
+        return _json(await asyncio.to_thread(training.metrics, folder, _whole(request, "after")))
 
     async def samples(self, request: Request) -> Response:
-        folder = await self._folder(request, shelf.METRICS)
-        return _json(await asyncio.to_thread(shelf.samples, folder, _whole(request, "step")))
+        folder = await self._folder(request, *training.MARKS)
+        return _json(await asyncio.to_thread(training.samples, folder, _whole(request, "step")))
 
     async def evaluations(self, request: Request) -> Response:
         await self.key(request.headers.raw)
-        names = await asyncio.to_thread(shelf.found, await self._shelf(), shelf.RESULTS)
+        names = await asyncio.to_thread(shelf.found, await self._shelf(), evaluations.RESULTS)
         return _json([{"name": name} for name in names])
 
     async def figures(self, request: Request) -> Response:
-        folder = await self._folder(request, shelf.RESULTS)
+        folder = await self._folder(request, evaluations.RESULTS)
         return _json(await self._evaluations.figures(folder))
 
+    async def questions(self, request: Request) -> Response:
+        folder = await self._folder(request, evaluations.RESULTS)
+        return _json(await self._evaluations.questions(folder, request.query_params))
+
     async def ticket(self, request: Request) -> Response:
-        folder = await self._folder(request, shelf.RESULTS)
+        folder = await self._folder(request, evaluations.RESULTS)
         return _json({"ticket": await self._evaluations.ticket(folder)})
 
     async def report(self, request: Request) -> Response:
@@ -269,10 +292,12 @@ class Web:
     async def _shelf(self) -> Path | None:
         return shelf.shelf(keyed=await self.desk.keys.exist())
 
-    async def _folder(self, request: Request, mark: str) -> Path:
+    async def _folder(self, request: Request, *marks: str) -> Path:
         await self.key(request.headers.raw)
-        name = request.query_params.get("name", "")
-        return await asyncio.to_thread(shelf.at, await self._shelf(), mark, name)
+        return await self._at(request.query_params.get("name", ""), *marks)
+
+    async def _at(self, name: str, *marks: str) -> Path:
+        return await asyncio.to_thread(shelf.at, await self._shelf(), name, *marks)
 
 
 class Events:

@@ -1,6 +1,6 @@
 // The frame: which page an address means, the bar above it, and who is asking.
 import { forgetKey, hasKey, me as whoever } from "./api.js";
-import { h, learnHues, problem } from "./dom.js";
+import { freshHues, h, problem } from "./dom.js";
 
 const PAGES = {
   ask: ["Ask", () => import("./ask.js").then((m) => m.ask)],
@@ -34,7 +34,7 @@ async function show() {
   document.querySelectorAll("dialog.drawer").forEach((d) => d.close());
   try {
     const [page, me] = await Promise.all([load(), whoever()]);
-    learnHues(me.workers);
+    freshHues(me.workers);
     if (!signal.aborted) await page(main, new URLSearchParams(query), signal, rest);
   } catch (error) {
     if (!signal.aborted) main.replaceChildren(h("h1", {}, name), problem(error));

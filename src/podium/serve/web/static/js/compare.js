@@ -15,13 +15,15 @@ const ROWS = [
 ];
 
 export async function compare(main, params, signal, ids) {
-  const pair = await Promise.all(ids.slice(0, 2).map((id) => get(`runs/${id}`, {}, signal)));
+  const shelf = params.get("shelf") ?? undefined;
+  const pair = await Promise.all(ids.slice(0, 2).map(async (id) => ({ ...(await get(`runs/${id}`, { shelf }, signal)), shelf })));
+  const [back, below] = shelf ? [`#/evaluations/${encodeURIComponent(shelf)}`, `#/evaluations/${encodeURIComponent(shelf)}/runs/`] : ["#/runs", "#/runs/"];
   const same = pair[0].question === pair[1].question;
   main.replaceChildren(
-    h("p.small", {}, h("a", { href: "#/runs" }, "← Runs")),
+    h("p.small", {}, h("a", { href: back }, `← ${shelf ?? "Runs"}`)),
     h("h1", {}, "Two runs side by side"),
     same ? h("div.asked", {}, h("div", { tabindex: "0" }, pair[0].question)) : h("p.note", {}, "They answer different questions."),
-    h("div.sheet.scroll", {}, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), pair.map((r, i) => h("th", {}, h("a", { href: `#/runs/${r.id}` }, `Run ${"AB"[i]}`))))),
+    h("div.sheet.scroll", {}, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), pair.map((r, i) => h("th", {}, h("a", { href: `${below}${r.id}` }, `Run ${"AB"[i]}`))))),
       h("tbody", {}, ROWS.map(([name, read, weigh]) => h("tr", {}, h("th", { scope: "row" }, name), pair.map((r) => h("td", {}, String(read(r)), weigh ? less(weigh, r, pair) : null))))))),
     h("div.pair", {}, pair.map((run, i) => h("div", {}, h("h2", {}, `Run ${"AB"[i]}`), same ? null : h("p.words", {}, run.question), new RunView(new RunModel(run)).el))));
 }

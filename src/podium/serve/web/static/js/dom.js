@@ -54,15 +54,18 @@ export const plain = (text) =>
 
 const hues = new Map();
 
-/** One colour for each worker, in the order of the pool. */
-export function learnHues(names) {
-  for (const name of names) if (!hues.has(name)) hues.set(name, hues.size % 8);
+/** One colour for each worker, in this order; whoever is met later has the next one. */
+export function freshHues(names) {
+  hues.clear();
+  names.forEach(hueNumber);
 }
 
-export function hue(name) {
-  learnHues([name]);
-  return `hue${hues.get(name)}`;
+export function hueNumber(name) {
+  if (!hues.has(name)) hues.set(name, hues.size % 12);
+  return hues.get(name);
 }
+
+export const hue = (name) => `hue${hueNumber(name)}`;
 
 export const worker = (name) => h("span.name", {}, h("span.dot", { class: hue(name), "aria-hidden": "true" }), name);
 

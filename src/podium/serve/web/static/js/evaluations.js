@@ -1,24 +1,47 @@
-// Evaluations: each strategy's figures, accuracy against cost, and the full report.
+// Evaluations: figures of each strategy, its questions, the runs behind them, and where two differ.
 import { get, post } from "./api.js";
-import { dollars, h, percent, problem, seconds, svg } from "./dom.js";
+import { dollars, h, hue, percent, place, problem, seconds } from "./dom.js";
+import { front } from "./front.js";
+import { questions } from "./questions.js";
+import { one } from "./runs.js";
 import { empty } from "./training.js";
 
-export async function evaluations(main, params, signal) {
+export async function evaluations(main, params, signal, [name, kind, id]) {
+  if (kind === "runs") return one(main, id, signal, name);
+  if (name && params.get("a")) return questions(main, name, params, signal);
+  return name ? whole(main, name, signal) : list(main, signal);
+}
+
+export const at = (name, query = {}) => `#/evaluations/${encodeURIComponent(name)}${Object.keys(query).length ? `?${new URLSearchParams(query)}` : ""}`;
+
+async function list(main, signal) {
   const found = await get("evaluations", {}, signal);
-  const list = h("div");
-  main.replaceChildren(h("h1", {}, "Evaluations"), h("p.lead", {}, "What podium eval found: how often each strategy is right, and what that costs. The report opens every question down to its steps."), list);
-  if (!found.length) list.append(empty("podium eval --task math500 --strategy conductor,best-single --out runs/NAME"));
+  const sheets = h("div");
+  main.replaceChildren(h("h1", {}, "Evaluations"), h("p.lead", {}, "What podium eval found: how often each strategy is right, and what that costs. A point opens its questions, a question its run."), sheets);
+  if (!found.length) sheets.append(empty("podium eval --task math500 --strategy conductor,best-single --out runs/NAME"));
   for (const { name } of found) {
     const sheet = h("section.sheet", { "aria-label": name }, h("h2", {}, name), h("p.soft.pulse", {}, "Counting…"));
-    list.append(sheet);
-    get("evaluations/figures", { name }, signal).then((body) => fill(sheet, name, body), (error) => signal.aborted || sheet.replaceChildren(h("h2", {}, name), problem(error)));
+    sheets.append(sheet);
+    count(name, sheet, signal, (report, i) => overview(name, report, i));
   }
 }
 
-function fill(sheet, name, { reports, problem: wrong }) {
+async function whole(main, name, signal) {
+  const sheet = h("section.sheet", { "aria-label": name }, h("p.soft.pulse", {}, "Counting…"));
+  main.replaceChildren(h("p.small", {}, h("a", { href: "#/evaluations" }, "← Evaluations")), h("h1", {}, name), sheet);
+  await count(name, sheet, signal, (report, i) => [overview(name, report, i), pairing(name, report, i), details(report)]);
+}
+
+async function count(name, sheet, signal, drawn) {
   const open = h("button", { type: "button", onclick: () => openReport(name, open) }, "Open the report");
-  sheet.replaceChildren(...[h("div.row", {}, h("h2.grow", {}, name), reports.length ? open : null), wrong ? h("p.soft", {}, wrong) : null,
-    ...reports.map((r) => h("div", {}, h("h3", {}, r.title), h("div.grid.figures", {}, front(r.figures), h("div.scroll", {}, table(r.figures))), r.doubts.map((d) => h("p.note.small", {}, d))))].filter(Boolean));
+  const head = h("div.row", {}, h("h2.grow", {}, h("a", { href: at(name) }, name)));
+  try {
+    const { reports, problem: wrong } = await get("evaluations/figures", { name }, signal);
+    if (reports.length) head.append(open);
+    sheet.replaceChildren(...[head, wrong ? problem(wrong) : null, ...reports.flatMap((r, i) => [h("h3", {}, r.title), drawn(r, i), r.doubts.map((d) => h("p.note.small", {}, d))])].flat(Infinity).filter(Boolean));
+  } catch (error) {
+    if (!signal.aborted) sheet.replaceChildren(head, problem(error));
+  }
 }
 
 async function openReport(name, button) {
@@ -28,50 +51,82 @@ async function openReport(name, button) {
     const { ticket } = await post(`evaluations/ticket?${new URLSearchParams({ name })}`);
     tab.location.href = `/web/report/${ticket}`;
   } catch (error) {
-    tab.close();
+    tab?.close();
     button.after(problem(error));
   }
   button.disabled = false;
 }
 
-const table = (figures) => h("table.small", {}, h("thead", {}, h("tr", {}, ["Strategy", "Right", "95 %", "$ / question", "Calls", "Time", "n"].map((c, i) => h(i ? "th.n" : "th", {}, c)))),
-  h("tbody", {}, Object.entries(figures).sort(([, a], [, b]) => b.accuracy - a.accuracy).map(([name, f]) => h("tr", {}, h("td", {}, name), h("td.n", {}, percent(f.accuracy, 1)), h("td.n.soft", {}, `${percent(f.low, 0)} – ${percent(f.high, 0)}`),
+function overview(name, { figures, front: best }, i) {
+  if (!Object.keys(figures).length) return h("p.soft", {}, "Nothing was asked yet.");
+  const open = (strategy) => at(name, { a: strategy, ...(i ? { report: i } : {}) });
+  const scored = Object.values(figures).some((f) => f.n);
+  return h("div.grid.figures", {}, scored ? front(figures, best, open) : h("p.soft", {}, "Nothing could be scored."), h("div.scroll", {}, table(figures, open)));
+}
+
+const COLUMNS = ["Right", "95 %", "p", "$ / question", "Calls", "Time", "n"];
+
+const table = (figures, open) => h("table.small", {}, h("thead", {}, h("tr", {}, h("th", {}, "Strategy"), COLUMNS.map((c) => h("th.n", {}, c)))),
+  h("tbody", {}, Object.entries(figures).sort(([, a], [, b]) => b.accuracy - a.accuracy).map(([name, f]) => h("tr", {}, h("td", {}, h("a", { href: open(name) }, name), f.doubts.length ? h("span", { title: f.doubts.join("\n") }, " ⚠") : null),
+    h("td.n", {}, f.n ? percent(f.accuracy, 1) : "–"), h("td.n.soft", {}, f.n ? `${percent(f.low, 0)} – ${percent(f.high, 0)}` : ""), h("td.n.soft", {}, chance(f.p_vs_best_single)),
     h("td.n", {}, dollars(f.usd_per_question)), h("td.n", {}, f.calls_per_question.toFixed(1)), h("td.n", {}, seconds(f.seconds_per_question)), h("td.n", {}, String(f.n))))));
 
-/** Accuracy against cost, with intervals; the line joins those that no other one beats in both. */
-function front(figures) {
-  const [W, H, L, B, T] = [460, 270, 46, 34, 14];
-  const points = Object.entries(figures).map(([name, f]) => ({ name, ...f, usd: Math.max(f.usd_per_question, 1e-7) }));
-  const logs = points.map((p) => Math.log10(p.usd));
-  const [x0, x1] = [Math.min(...logs) - 0.2, Math.max(...logs) + 0.5];
-  const [y0, y1] = [Math.max(0, Math.min(...points.map((p) => p.low)) - 0.04), Math.min(1, Math.max(...points.map((p) => p.high)) + 0.04)];
-  const x = (p) => L + ((Math.log10(p.usd) - x0) / (x1 - x0)) * (W - L - 10);
-  const y = (v) => H - B - ((v - y0) / (y1 - y0 || 1)) * (H - B - T);
-  const best = points.toSorted((a, b) => a.usd - b.usd || b.accuracy - a.accuracy).filter((p, i, all) => all.slice(0, i).every((q) => q.accuracy < p.accuracy));
-  const axes = [0, 0.25, 0.5, 0.75, 1].map((t) => y0 + t * (y1 - y0)).flatMap((v) => [svg("line", { x1: L, x2: W, y1: y(v), y2: y(v), class: "grid-line" }), label(L - 6, y(v) + 4, percent(v), "end")]);
-  const ticks = Array.from({ length: Math.floor(x1) - Math.ceil(x0) + 1 }, (_, i) => Math.ceil(x0) + i).map((e) => label(x({ usd: 10 ** e }), H - 12, dollars(10 ** e), "middle"));
-  const named = [];
-  const room = (p) => named.every((q) => Math.abs(y(q.accuracy) - y(p.accuracy)) > 11 || Math.abs(x(q) - x(p)) > 170);
-  for (const p of points.toSorted((a, b) => b.accuracy - a.accuracy)) if (room(p)) named.push(p);
-  const marks = points.flatMap((p, i) => [
-    svg("line", { x1: x(p), x2: x(p), y1: y(p.low), y2: y(p.high), class: `whisker hue${i % 8}` }),
-    svg("circle", { cx: x(p), cy: y(p.accuracy), r: 5, class: `mark hue${i % 8}` }, title(`${p.name}: ${percent(p.accuracy, 1)} for ${dollars(p.usd_per_question)}`)),
-    named.includes(p) ? label(x(p) + (x(p) > W * 0.66 ? -9 : 9), y(p.accuracy) + 4, short(p.name), x(p) > W * 0.66 ? "end" : "start") : "",
-  ]);
-  const line = svg("polyline", { points: best.map((p) => `${x(p)},${y(p.accuracy)}`).join(" "), class: "front" });
-  return svg("svg", { viewBox: `0 0 ${W} ${H}`, class: "scatter", role: "img", "aria-label": "Accuracy against dollars per question, with intervals and the Pareto front" }, ...axes, ...ticks, line, ...marks);
+const chance = (p) => (p === null ? "" : p < 0.001 ? "<0.001" : p.toFixed(3));
+
+/** Two strategies, chosen; what opens is where they differ. */
+function pairing(name, { figures }, i) {
+  const names = Object.keys(figures);
+  if (names.length < 2) return null;
+  const pick = (said, value) => {
+    const input = h("select", { "aria-label": said }, names.map((n) => h("option", { value: n }, n)));
+    input.value = value;
+    return input;
+  };
+  const [a, b] = [pick("One strategy", names.find((n) => n !== "best-single" && n !== "oracle") ?? names[0]), pick("The other strategy", names.includes("best-single") ? "best-single" : names.at(-1))];
+  return h("form.row.pairing", { onsubmit: (e) => {
+    e.preventDefault();
+    location.hash = at(name, { a: a.value, b: b.value, show: "differ", ...(i ? { report: i } : {}) });
+  } }, h("span", {}, "Where"), a, h("span", {}, "and"), b, h("button", { type: "submit" }, "differ"));
 }
 
-const short = (name) => (name.length > 26 ? `${name.slice(0, 25)}…` : name);
+function details({ figures }) {
+  const real = Object.entries(figures).filter(([name]) => name !== "oracle");
+  return h("div.grid.top", {}, categories(Object.entries(figures)), usage(real), lengths(real));
+}
 
-function label(x, y, text, anchor) {
-  const el = svg("text", { x, y, "text-anchor": anchor });
-  el.textContent = text;
+function categories(rows) {
+  const names = [...new Set(rows.flatMap(([, f]) => Object.keys(f.categories)))].sort();
+  if (!names.length) return null;
+  const most = (c) => Math.max(...rows.map(([, f]) => f.categories[c]?.n ?? 0));
+  return h("section.wide", {}, h("h3", {}, "By category"), h("div.scroll", {}, h("table.small.heat", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), h("th.n", {}, "n"), rows.map(([name]) => h("th.n", {}, name)))),
+    h("tbody", {}, names.map((c) => h("tr", {}, h("th", { scope: "row" }, c), h("td.n.soft", {}, String(most(c))), rows.map(([, f]) => cell(f.categories[c]))))))));
+}
+
+function cell(found) {
+  if (!found) return h("td.n", {}, "");
+  const el = h("td.n", { title: `${percent(found.low)} – ${percent(found.high)} of ${found.n}` }, percent(found.accuracy));
+  el.style.setProperty("--part", `${Math.round(55 * found.accuracy)}%`);
   return el;
 }
 
-function title(text) {
-  const el = svg("title");
-  el.textContent = text;
-  return el;
+/** Calls of each worker for a question. */
+function usage(rows) {
+  const used = rows.filter(([, f]) => Object.keys(f.workers).length);
+  const most = Math.max(1e-9, ...used.map(([, f]) => f.calls_per_question));
+  const part = (w, calls) => place(h("i", { class: hue(w), title: `${w}: ${calls.toFixed(2)} calls a question` }), { width: `${(100 * calls) / most}%` });
+  return h("section", {}, h("h3", {}, "Who is asked, calls a question"), used.map(([name, f]) => h("div.stack", {}, h("span.small", {}, name),
+    h("div.pile", { role: "img", "aria-label": Object.entries(f.workers).map(([w, n]) => `${w} ${n.toFixed(2)}`).join(", ") }, Object.entries(f.workers).map(([w, n]) => part(w, n))))), legend(used.flatMap(([, f]) => Object.keys(f.workers))));
+}
+
+const legend = (names) => h("p.small.legend", {}, [...new Set(names)].map((w) => h("span.name", {}, h("span.dot", { class: hue(w) }), w)));
+
+/** How many runs had so many steps. */
+function lengths(rows) {
+  const long = rows.filter(([, f]) => Object.keys(f.steps).some((n) => Number(n) > 1));
+  if (!long.length) return null;
+  return h("section", {}, h("h3", {}, "Steps of a run"), long.map(([name, f]) => {
+    const all = Object.values(f.steps).reduce((a, b) => a + b, 0);
+    return h("div.stack", {}, h("span.small", {}, `${name}: ${f.steps_per_workflow.toFixed(1)} a workflow`), h("div.columns", { role: "img", "aria-label": Object.entries(f.steps).map(([n, c]) => `${n} steps: ${c} runs`).join(", ") },
+      Object.entries(f.steps).map(([n, c]) => h("div", { title: `${n} steps: ${c} runs` }, place(h("i"), { height: `${Math.max(2, (54 * c) / all)}px` }), h("small", {}, n)))));
+  }));
 }

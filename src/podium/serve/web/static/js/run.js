@@ -14,8 +14,23 @@ const waiting = (step, worker) => ({
   usage: null, cost: null, seconds: 0, started: 0, since: 0, failure: null, replayed: false, inner: null,
 });
 
-function settled(result, names, before) {
-  const state = before ?? waiting(result.step, result.worker);
+/** What was noted of each step, by its place: why it was tried again, or who stood in. */
+function noted({ retries = [], rounds, workers }) {
+  const notes = new Map();
+  const asked = new Map();
+  for (const { round, index, worker, reason } of retries) {
+    const at = `${round}/${index}`;
+    const before = asked.get(at) ?? workers[rounds[round]?.steps?.[index]?.worker];
+    notes.set(at, [...(notes.get(at) ?? []), retried(worker, before, reason)]);
+    asked.set(at, worker);
+  }
+  return notes;
+}
+
+const retried = (worker, before, reason) => (worker !== before ? `↪ ${worker} stands in: ${reason}` : `↻ again: ${reason}`);
+
+function settled(result, names, before, notes = []) {
+  const state = before ?? { ...waiting(result.step, result.worker), notes };
   const kind = result.failure?.kind;
   const planned = names[result.step.worker];
   if (planned && planned !== result.worker && !state.notes.some((n) => n.startsWith("↪"))) {
@@ -34,16 +49,17 @@ export class RunModel {
     this.load(run);
   }
 
-  /** Take over a record; what was seen on the way and no record holds (retries) stays. */
+  /** Take over a record; what was seen on the way stays. */
   load(run) {
     const before = this.rounds ?? [];
+    const notes = noted(run);
     this.run = run;
     this.rounds = run.rounds.map((round, r) => ({
       drafts: round.drafts,
       steps: round.steps,
       failure: round.failure,
       planning: false,
-      states: round.results.map((result, i) => settled(result, run.workers, before[r]?.states[i])),
+      states: round.results.map((result, i) => settled(result, run.workers, before[r]?.states[i], notes.get(`${r}/${i}`))),
     }));
   }
 
@@ -91,8 +107,7 @@ export class RunModel {
 
   on_retried({ round, index, worker, reason }) {
     const state = this.rounds[round].states[index];
-    const other = worker !== state.worker;
-    state.notes.push(other ? `↪ ${worker} stands in: ${reason}` : `↻ again: ${reason}`);
+    state.notes.push(retried(worker, state.worker, reason));
     Object.assign(state, { worker, text: "" });
     return { round, index };
   }
@@ -155,7 +170,7 @@ export class RunView {
 
   open(round, index) {
     const state = this.model.rounds[round].states[index];
-    openStep(this.model.run.id, round, index, state);
+    openStep(this.model.run, round, index, state);
   }
 
   draw() {
@@ -174,7 +189,7 @@ export class RunView {
       drafts.length ? h("span.soft.num", {}, `planned in ${seconds(drafts.reduce((s, d) => s + d.seconds, 0))}`) : null,
       rejected ? h("span.pill.warn", { title: drafts.find((d) => d.complaint).complaint }, rejected === 1 ? "draft rejected once" : `drafts rejected ${rejected} times`) : null,
       failure ? h("span.pill.bad", { title: failure.message }, failure.kind) : null,
-      drafts.length ? h("button.quiet.small", { type: "button", onclick: () => openDraft(this.model.run.id, number, drafts) }, "Draft") : null);
+      drafts.length ? h("button.quiet.small", { type: "button", onclick: () => openDraft(this.model.run, number, drafts) }, "Draft") : null);
     return h("div.round", {}, head, this.#stage(number, steps, states, planning && !failure));
   }
 

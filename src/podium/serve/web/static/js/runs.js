@@ -93,10 +93,9 @@ function fields(me, params) {
     const since = () => Math.floor(Date.now() / 1000 - Number(input.value) * DAY);
     return { name, el: h("label.field", {}, label, input), kept: () => input.value, read: () => (name === "since" && input.value ? String(since()) : input.value) };
   };
-  const strategies = me.models.filter((m) => !me.workers.includes(m) && !["podium-fast", "podium-deep"].includes(m));
   return [
     text("q", "Search the questions", { placeholder: "words of the question" }),
-    choice("strategy", "Strategy", [...strategies, ...me.workers.map((w) => `single:${w}`)].map((n) => [n, n])),
+    choice("strategy", "Strategy", [...me.strategies, ...me.workers.map((w) => `single:${w}`)].map((n) => [n, n])),
     choice("worker", "Worker", me.workers.map((n) => [n, n])),
     choice("state", "State", Object.entries(SAID)),
     choice("failure", "Failure", me.failures.map((n) => [n, n])),
@@ -107,14 +106,15 @@ function fields(me, params) {
   ].filter(Boolean);
 }
 
-async function one(main, id, signal) {
-  const run = await get(`runs/${id}`, {}, signal);
+/** One run: of the server's own, or of an evaluation on the shelf. */
+export async function one(main, id, signal, shelf = undefined) {
+  const run = { ...(await get(`runs/${id}`, { shelf }, signal)), shelf };
   const model = new RunModel(run);
   const stop = run.live ? h("button.stop.small", { type: "button", onclick: () => insist(`runs/${id}/stop`) }, "Stop") : null;
-  const view = new RunView(model, { running: run.live, actions: [stop, h("button.small", { type: "button", onclick: (e) => shared(e.target, id) }, "Share as a file")] });
+  const view = new RunView(model, { running: run.live, actions: [stop, h("button.small", { type: "button", onclick: (e) => shared(e.target, id, shelf) }, "Share as a file")] });
   const earlier = run.earlier.filter((m) => m.role !== "system");
   main.replaceChildren(...[
-    h("p.small", {}, h("a", { href: "#/runs" }, "← Runs"), h("span.soft", {}, ` · ${when(run.started)} · `), h("span.soft.mono", {}, run.id)),
+    h("p.small", {}, shelf ? h("a", { href: `#/evaluations/${encodeURIComponent(shelf)}` }, `← ${shelf}`) : h("a", { href: "#/runs" }, "← Runs"), h("span.soft", {}, ` · ${when(run.started)} · `), h("span.soft.mono", {}, run.id)),
     h("h1.sr", {}, "Run"),
     earlier.length ? h("details.message", {}, h("summary", {}, `${earlier.length} earlier messages`), earlier.map((m) => h("div.message", {}, h("h4", {}, m.role), h("pre.raw", {}, m.content)))) : null,
     h("div.asked", {}, h("div", { tabindex: "0" }, run.question)), view.el].filter(Boolean));
@@ -143,10 +143,10 @@ async function wait(view, signal) {
   }
 }
 
-async function shared(button, id) {
+async function shared(button, id, shelf) {
   button.disabled = true;
   try {
-    await share(id);
+    await share(id, shelf);
   } finally {
     button.disabled = false;
   }

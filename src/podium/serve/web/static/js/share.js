@@ -7,8 +7,8 @@ import { timeline } from "./timeline.js";
 
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'";
 
-export async function share(id) {
-  const [run, ...styles] = await Promise.all([get(`runs/${id}/full`), text("/web/base.css"), text("/web/run.css")]);
+export async function share(id, shelf = undefined) {
+  const [run, ...styles] = await Promise.all([get(`runs/${id}/full`, { shelf }), text("/web/base.css"), text("/web/run.css")]);
   const head = [h("meta", { charset: "utf-8" }), h("meta", { "http-equiv": "Content-Security-Policy", content: POLICY }),
     h("meta", { name: "viewport", content: "width=device-width, initial-scale=1" }), h("title", {}, run.question.slice(0, 80) || "A run")];
   const page = ["<!doctype html>", `<html lang="en" data-theme="${document.documentElement.dataset.theme}">`, ...head.map((el) => el.outerHTML),

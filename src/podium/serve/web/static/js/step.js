@@ -19,7 +19,7 @@ export async function openStep(run, round, index, state) {
   drawer(title, h("div.step-head", {}, h("span.dot", { class: hue(state.worker) }), h("h2", {}, `${title}: ${state.worker}`), closing()),
     h("p.row", {}, h("span.pill", { class: { done: "good", failed: "bad", working: "live" }[state.status] ?? "" }, SIGNS[state.status]), h("span.soft.small", {}, foot(state))), body);
   try {
-    body.replaceChildren(...stepParts(state.status === "working" || state.status === "waiting" ? live(state) : await get(`runs/${run}/steps/${round}/${index}`), state.notes));
+    body.replaceChildren(...stepParts(state.status === "working" || state.status === "waiting" ? live(state) : await get(`runs/${run.id}/steps/${round}/${index}`, { shelf: run.shelf }), state.notes));
   } catch (error) {
     body.replaceChildren(problem(error), ...stepParts(live(state), state.notes));
   }
@@ -64,7 +64,7 @@ export function message(m) {
 export async function openDraft(run, round, drafts) {
   const body = h("div", {}, h("p.soft.pulse", {}, "Fetching…"));
   drawer(`Draft of round ${round + 1}`, h("div.step-head", {}, h("h2", {}, `What the Conductor wrote in round ${round + 1}`), closing()), body);
-  const found = await Promise.all(drafts.map((draft, i) => get(`runs/${run}/drafts/${round}/${i}`).catch(() => draft)));
+  const found = await Promise.all(drafts.map((draft, i) => get(`runs/${run.id}/drafts/${round}/${i}`, { shelf: run.shelf }).catch(() => draft)));
   body.replaceChildren(...found.flatMap((draft) => [
     h("section", {},
       h("p.row", {}, h("span.pill", { class: draft.complaint ? "warn" : "good" }, draft.complaint ? "rejected" : "performed"), h("span.soft.small", {}, `${seconds(draft.seconds)} · ${spent(draft)}`)),
