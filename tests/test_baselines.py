@@ -211,6 +211,14 @@ def test_a_name_that_cannot_be_understood_says_why(text, complaint):
         parse_spec(text)
 
 
+@pytest.mark.parametrize("text", ["reflect", "self-consistency:5", "moa", "reflect:best:3"])
+def test_who_is_left_out_is_the_best_on_dev(text):
+    standing = [Standing("b", 0.9, 0.0, 1.0), Standing("a", 0.1, 0.0, 1.0)]
+    at = field(pool(says("a", "x"), says("b", "x")), standings=standing)
+    assert parse_spec(text).chosen
+    assert "b" in build(parse_spec(text), at).calls
+
+
 def test_each_strategy_of_a_list_counts_once():
     assert [spec.text for spec in parse_specs("vote:3, oracle,,vote:3")] == ["vote:3", "oracle"]
 

@@ -66,14 +66,14 @@ NUMBERED: Mapping[Kind, str] = {
 }
 NAMED: Mapping[Kind, str] = {
     "single": "a worker, or *",
-    "self-consistency": "a worker, or best",
-    "reflect": "a worker, or best",
     "router": "knn or logistic",
     "strategy": "a strategy of the configuration",
     "trinity": "a file",
 }
 """Kinds that say nothing without a name."""
-OPTIONAL: frozenset[Kind] = frozenset({"moa", "cascade", "conductor"})
+OPTIONAL: frozenset[Kind] = frozenset(
+    {"moa", "cascade", "conductor", "self-consistency", "reflect"}
+)
 """Kinds that may have one."""
 
 
@@ -90,9 +90,8 @@ class Spec:
         """Whether something about it is chosen on dev."""
         if self.kind in ("best-single", "vote"):
             return True
-        if self.kind in ("moa", "cascade"):
-            return not self.name or self.name == BEST
-        return self.kind in ("self-consistency", "reflect") and self.name == BEST
+        open_ones = ("moa", "cascade", "self-consistency", "reflect")
+        return self.kind in open_ones and (not self.name or self.name == BEST)
 
 
 def parse_specs(text: str) -> list[Spec]:
@@ -294,13 +293,13 @@ def _affordable_times(number: int, field: Field) -> int | None:
 
 
 def _self_consistency(spec: Spec, field: Field) -> Entrant:
-    number = field.number(spec.name)
+    number = field.number(spec.name or BEST)
     voices = [number] * (spec.number or _affordable_times(number, field) or SAMPLES)
     return _entrant(spec, baselines.plurality(spec.text, voices, field.pool), field, asks=voices)
 
 
 def _reflect(spec: Spec, field: Field) -> Entrant:
-    number = field.number(spec.name)
+    number = field.number(spec.name or BEST)
     turns = spec.number or _affordable_times(number, field) or TURNS
     made = baselines.reflection(spec.text, number, field.pool, turns=turns)
     return _entrant(spec, made, field, asks=[number] * turns)
