@@ -23,6 +23,7 @@ from podium.train import routers  # noqa: E402
 from podium.train.data import Problem  # noqa: E402
 from podium.train.episodes import Stand  # noqa: E402
 from podium.train.evolve import Bonuses, Evolution, bonus, filled, population_size  # noqa: E402
+from podium.train.trinity import train_trinity  # noqa: E402
 from podium.train.trinity_recipe import read_recipe  # noqa: E402
 from podium.trinity import Head, Reading  # noqa: E402
 from podium.workers import Pool  # noqa: E402
@@ -112,10 +113,21 @@ def test_a_warm_start_prefers_whoever_earned_more_on_such_questions():
     kind = rng.integers(0, 2, 400)
     states = np.c_[np.ones(400), 2 * kind - 1 + 0.1 * rng.standard_normal(400)]
     earned = np.stack([kind == 0, kind == 1], axis=1).astype(float)
-    basis = routers.Basis.of(states, 2)
-    found = routers.warm_start(states @ basis.to, earned, temperature=0.5, decay=0.001)
-    rows = basis.rows(found)
-    assert ((states @ rows.T).argmax(axis=1) == kind).mean() > 0.99
+    for kinds in ([str(k) for k in kind], [None] * 400):
+        rows = routers.warm_start(states, earned, kinds, shrink=routers.Shrink(0.01, 0.01))
+        assert ((states @ rows.T).argmax(axis=1) == kind).mean() > 0.99
+
+
+def test_little_is_believed_of_what_single_questions_earn_beyond_their_kind():
+    rng = np.random.default_rng(0)
+    states = np.c_[np.full(400, 10.0), rng.standard_normal((400, 8))]
+    chance = rng.integers(0, 2, (400, 2)).astype(float)
+    believed, doubted = [
+        routers.warm_start(states, chance, ["all"] * 400, shrink=routers.Shrink(0.1, doubt))
+        for doubt in (0.01, 100.0)
+    ]
+    assert np.allclose(doubted @ states.mean(axis=0), chance.mean(axis=0), atol=0.05)
+    assert np.abs(doubted[:, 1:]).max() < 0.1 * np.abs(believed[:, 1:]).max()
 
 
 def test_neighbours_and_regressions_expect_what_such_questions_earned():
@@ -146,8 +158,11 @@ def test_a_misspelt_key_of_a_recipe_is_named():
         )
 
 
-def world(folder: Path) -> Path:
-    """Two models, one of which knows sums and the other one capitals."""
+SUMS_AND_CAPITALS = (("a", "sum"), ("b", "capital"))
+
+
+def world(folder: Path, *models: tuple[str, str]) -> Path:
+    """Models by name, each of which knows one kind of question."""
     folder.mkdir()
     questions, replies = [], []
     for i in range(32):
@@ -156,7 +171,7 @@ def world(folder: Path) -> Path:
         row = {"id": f"q{i}", "split": split, "question": f"The {kind} of number {i}?"}
         row |= {"options": ["x", "y"], "answer": "B", "grader": "choice", "category": kind}
         questions.append(row)
-        for worker, knows in (("a", "sum"), ("b", "capital")):
+        for worker, knows in models:
             right = knows == kind
             reply = {"id": f"q{i}", "worker": worker, "text": "B" if right else "A"}
             reply |= {"extracted": None, "correct": right, "tokens_in": 9, "tokens_out": 9}
@@ -164,9 +179,25 @@ def world(folder: Path) -> Path:
     for name, rows in (("questions", questions), ("replies", replies)):
         with gzip.open(folder / f"{name}.jsonl.gz", "wt") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
-    prices = [{"name": n, "usd_per_mtok_in": 1, "usd_per_mtok_out": 1} for n in "ab"]
+    prices = [{"name": n, "usd_per_mtok_in": 1, "usd_per_mtok_out": 1} for n, _ in models]
     (folder / "pool.json").write_text(json.dumps(prices))
     return folder
+
+
+def recipe(place: Path) -> dict[str, object]:
+    return {
+        "kind": "trinity",
+        "name": "small",
+        "data": {"world": str(place)},
+        "model": {"question_chars": 40},
+        "dollar_share": 1.0,
+        "evolution": {"generations": 30, "repeats": 16, "components": 3, "sampled": False},
+    }
+
+
+def only_states(_: str, names: list[str]) -> list[str]:
+    """Reading is slow, and another test's business."""
+    return [name for name in names if name != "states.bin"]
 
 
 TRAIN = """
@@ -179,16 +210,16 @@ train_trinity(json.loads(sys.argv[1]), Path(sys.argv[2]))
 
 def test_a_training_that_is_killed_goes_on_and_ends_as_if_nothing_had_happened(tmp_path: Path):
     pytest.importorskip("xllamacpp")
-    recipe = {
+    killed = {
         "kind": "trinity",
         "name": "killed",
-        "data": {"world": str(world(tmp_path / "world"))},
+        "data": {"world": str(world(tmp_path / "world", *SUMS_AND_CAPITALS))},
         "model": {"question_chars": 40},
         "evolution": {"generations": 120, "repeats": 4, "components": 3, "validate_every": 40},
     }
 
     def start(out: Path) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-c", TRAIN, json.dumps(recipe), str(out)])
+        return subprocess.Popen([sys.executable, "-c", TRAIN, json.dumps(killed), str(out)])
 
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert start(whole).wait(timeout=300) == 0
@@ -206,5 +237,36 @@ def test_a_training_that_is_killed_goes_on_and_ends_as_if_nothing_had_happened(t
     assert Head.load(broken / "head.json") == Head.load(whole / "head.json")
     assert log.read_text() == (whole / "evolution-price-0.jsonl").read_text()
     assert "polyline" in (whole / "report.md").read_text()
-    recipe["seed"] = 1
+    killed["seed"] = 1
     assert start(broken).wait(timeout=60) != 0
+
+
+def test_a_new_worker_joins_from_the_old_head_and_takes_what_only_it_knows(tmp_path: Path):
+    pytest.importorskip("xllamacpp")
+    place = world(tmp_path / "world", *SUMS_AND_CAPITALS)
+    old = train_trinity(recipe(place), tmp_path / "old")
+    wider = world(tmp_path / "wider", ("a", "sum"), ("b", "nothing"), ("new", "capital"))
+    shutil.copytree(tmp_path / "old", tmp_path / "new", ignore=only_states)
+    begun = recipe(wider) | {"start": str(old), "evolution": {"generations": 0}}
+    before = Head.load(train_trinity(begun, tmp_path / "new"))
+    assert before.workers == ("a", "b", "new")
+    assert before.rows == Head.load(old).for_workers(before.workers).rows
+    shutil.copytree(tmp_path / "old", tmp_path / "more", ignore=only_states)
+    grown = recipe(wider) | {"start": str(old)}
+    train_trinity(grown, tmp_path / "more")
+    found = json.loads((tmp_path / "more" / "report.json").read_text())
+    assert found["workers"].get("new", 0) > 0 and found["chosen"]["accuracy"] > 0.8
+
+
+def test_a_head_of_another_reading_is_no_start(tmp_path: Path):
+    pytest.importorskip("xllamacpp")
+    other = Head.zero(Reading("by hand", "d", width=1), ("a", "b"))
+    other.save(tmp_path / "head.json")
+    place = world(tmp_path / "world", *SUMS_AND_CAPITALS)
+    with pytest.raises(ConfigError, match="can't be gone on from"):
+        train_trinity(recipe(place) | {"start": str(tmp_path / "head.json")}, tmp_path / "out")
+
+
+def test_a_start_and_a_warm_start_exclude_each_other():
+    with pytest.raises(ConfigError, match="not from both"):
+        read_recipe(recipe(Path("w")) | {"start": "head.json", "warm": {}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from podium.trinity import (
 )
 from podium.trinity.prompts import coordinator_messages
 from podium.trinity.roles import accepts
-from podium.types import Limits, Message, Question, Tool
+from podium.types import Limits, Message, Question, Sampling, Tool
 from podium.types import Rules as Denials
 from podium.workers import Member, Pool
 
@@ -64,7 +65,8 @@ ALWAYS_VERIFY = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (2.0, 0.0, 0.0))
 
 
 def trinity(head: Head, *workers: ScriptedWorker, rules: Rules | None = None) -> Trinity:
-    return Trinity(Coordinator(head, Features()), Pool.of(*workers), rules=rules or Rules())
+    head = replace(head, rules=rules or Rules())
+    return Trinity(Coordinator(head, Features()), Pool.of(*workers))
 
 
 def parts(run) -> list[Role]:
@@ -103,7 +105,8 @@ async def test_a_head_refuses_the_states_of_another_model():
 
 
 def test_a_head_survives_its_file(tmp_path: Path):
-    head = Head(READING, ("a",), ((0.5, -2.0, 0.25), *[(0.0, 1.0, 0.0)] * 3), ROLES, ({"g": 1},))
+    rows = ((0.5, -2.0, 0.25), *[(0.0, 1.0, 0.0)] * 3)
+    head = Head(READING, ("a",), rows, ROLES, Rules(3, show_objections=False), ({"g": 1},))
     head.save(tmp_path / "head.json")
     assert Head.load(tmp_path / "head.json") == head
 
@@ -239,19 +242,47 @@ async def test_events_tell_every_turn_as_a_round():
         assert [e.round for e in heard if isinstance(e, kind)] == [0, 1]
 
 
-async def test_tools_are_given_to_workers_and_not_to_those_who_check():
+async def test_a_question_with_tools_is_one_workers_turn():
+    for head in (team(*ANSWER_THEN_CHECK), team(*ALWAYS_VERIFY)):
+        a = ScriptedWorker(["<idea>i</idea>4"], name="a")
+        asked = Question("?", tools=(Tool("look"),))
+        run = await trinity(head, a, rules=PUBLISHED).solve(asked)
+        assert parts(run) == ["worker"] and len(a.seen[0].tools) == 1
+
+
+async def test_how_the_answer_is_written_concerns_workers_and_not_those_who_check():
     a = ScriptedWorker(["<idea>i</idea>4", "ACCEPT"], name="a")
-    await trinity(team(*ANSWER_THEN_CHECK), a).solve(Question("?", tools=(Tool("look"),)))
-    assert [len(request.tools) for request in a.seen] == [1, 0]
+    asked = Question("?", sampling=Sampling(max_tokens=5))
+    await trinity(team(*ANSWER_THEN_CHECK), a).solve(asked)
+    assert [request.sampling.max_tokens for request in a.seen] == [5, None]
+
+
+async def test_turns_that_read_the_same_are_drawn_anew():
+    a = ScriptedWorker(lambda _: "nothing of use", name="a")
+    undecided = team((0, 0, 0), (0, 0, 0), (-9, 0, 0))
+    pool, seen = Pool.of(a), set()
+    for seed in range(16):
+        coordinator = Coordinator(undecided, Features(), sampled=True, seed=seed)
+        seen.add(tuple(parts(await Trinity(coordinator, pool).solve("?"))[:2]))
+    assert {("thinker", "thinker"), ("thinker", "worker")} <= seen
 
 
 async def test_a_very_small_worker_is_asked_in_few_words():
     a = ScriptedWorker(lambda _: "284", name="a")
     always = team((0, 0, 0), (1, 0, 0), (0, 0, 0))
     pool = Pool.of(Member(a, prompt="compact"))
-    await Trinity(Coordinator(always, Features()), pool, rules=Rules(turns=2)).solve("Reverse 482.")
+    head = replace(always, rules=Rules(turns=2))
+    await Trinity(Coordinator(head, Features()), pool).solve("Reverse 482.")
     asked = [request.messages[-1].content for request in a.seen]
-    assert asked == ["Reverse 482.", "Previous answer: 284\nReverse 482."]
+    assert asked == ["Reverse 482.", "Previous answer: 284\nNow do it to the previous answer."]
+
+
+async def test_a_very_small_verifier_is_shown_the_question_and_the_answer():
+    a = ScriptedWorker(["284", "ACCEPT"], name="a")
+    pool = Pool.of(Member(a, prompt="compact"))
+    run = await Trinity(Coordinator(team(*ANSWER_THEN_CHECK), Features()), pool).solve("Turn 482.")
+    checked = a.seen[1].messages[-1].content
+    assert checked.startswith("Previous answer: 284\nTurn 482.\n") and run.answer == "284"
 
 
 # ── states ──

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -36,6 +37,9 @@ from podium.workers import ANYONE, Member, Pool, Worker
 from podium.workers.recorded import RecordedWorker
 from podium.workflow import parse
 from podium.workshop import Workshop, embedded
+
+if TYPE_CHECKING:
+    from podium.trinity import Trinity
 
 CANCELLED = Failure("Cancelled", "the run was cancelled before it had finished", "infra")
 
@@ -67,8 +71,9 @@ class Podium:
                 self._workshop.model, held=section.held
             )
             for section in (config.planner, *(s.planner for s in config.strategy))
-            if section.checkpoint
+            if section is not None and section.checkpoint
         }
+        self._coordinators = {s.name: self._coordinator(s) for s in config.strategy if s.head}
         self.digest, self._facts = self._describe()
         self._facts_kept = False
 
@@ -136,9 +141,9 @@ class Podium:
     def limits(self, strategy: str = MAIN) -> Limits:
         """Those of the configuration, with the steps and rounds of a strategy that has its own."""
         section = next((s for s in self.config.strategy if s.name == strategy), None)
-        own = self._trained(section.planner if section else self.config.planner)
         if section is None:
-            return own
+            return self._trained(self.config.planner)
+        own = self._trained(section.planner) if section.planner else self._turns(section.name)
         steps, rounds = section.steps or own.steps, section.rounds or own.rounds
         return replace(own, steps=steps, rounds=rounds)
 
@@ -155,6 +160,11 @@ class Podium:
             rounds=own.rounds if "rounds" in given else used_to.rounds,
         )
 
+    def _turns(self, strategy: str) -> Limits:
+        """The configuration's limits; every turn of a coordinator is a round."""
+        head = self._coordinators[strategy].coordinator.head
+        return replace(self.config.limits.value(), rounds=head.rules.turns if head.roles else 1)
+
     async def run(self, id: str, *, owner: str | None = None) -> Run | None:
         """A stored run, as far as it came."""
         record = await self.store.record(id, owner=owner)
@@ -162,13 +172,22 @@ class Podium:
 
     def _configured(self, section: StrategySection) -> Strategy:
         allowed = None if section.workers is None else frozenset(section.workers)
-        return self._conductor(section.name, section.planner, self.pool.only(Rules(allowed)))
+        pool = self.pool.only(Rules(allowed))
+        if section.planner:
+            return self._conductor(section.name, section.planner, pool)
+        return replace(self._coordinators[section.name], name=section.name, pool=pool)
 
     def _conductor(self, name: str, planner: PlannerSection, pool: Pool | None = None) -> Conductor:
         pool = pool or self.pool
         if planner.checkpoint:
             pool = find_checkpoint(planner.checkpoint).led(pool)
         return Conductor(self._planner(planner), pool, name, self.config.on_failure)
+
+    def _coordinator(self, section: StrategySection) -> Trinity:
+        from podium.trinity.load import load_trinity  # most configurations have none
+
+        found = load_trinity(Path(section.head), self.pool, self._workshop.model)
+        return replace(found, coordinator=replace(found.coordinator, sampled=section.sampled))
 
     def _planner(self, section: PlannerSection) -> Planner:
         if section.checkpoint:

@@ -139,11 +139,22 @@ class PlannerSection(Section):
 
 class StrategySection(Section):
     name: Annotated[str, Field(min_length=1)]
-    planner: PlannerSection
+    planner: PlannerSection | None = None
+    head: str = ""
+    """In place of a planner: the file of a TRINITY head, which picks a worker without a word. One
+    that is called `podium-fast` is what a server answers under that name."""
+    sampled: bool = False
+    """With a head: draw who works from its chances, instead of taking the likeliest."""
     workers: tuple[str, ...] | None = None
     """Which of the pool it may use; all of them if it is left out."""
     rounds: Count | None = None
     steps: Count | None = None
+
+    @model_validator(mode="after")
+    def _one_leader(self) -> StrategySection:
+        if bool(self.planner) == bool(self.head):
+            raise ValueError(f"strategy {self.name!r} needs either a `planner` or a `head`")
+        return self
 
 
 class Config(Section):
@@ -178,7 +189,7 @@ class Config(Section):
     def _references(self) -> list[tuple[str, str, str]]:
         planners = [
             ("[planner]", self.planner),
-            *((f"strategy {s.name!r}", s.planner) for s in self.strategy),
+            *((f"strategy {s.name!r}", s.planner) for s in self.strategy if s.planner),
         ]
         return [
             *(("worker", planner.worker, place) for place, planner in planners),

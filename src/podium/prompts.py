@@ -170,7 +170,7 @@ def planner_messages(
 
 
 def _planner_opening(question: Question, pool: Pool, style: Style, steps: int) -> list[Message]:
-    asked = _shortened(_transcript(question), style.question_chars)
+    asked = shortened(_transcript(question), style.question_chars)
     team = _team(pool, style.show, style.form)
     if style.form == "compact":
         text = COMPACT.format(question=asked, team=team, steps=steps)
@@ -233,7 +233,8 @@ def _transcript(question: Question) -> str:
     return "\n".join([*said, f"user: {question.text}"])
 
 
-def _shortened(text: str, most: int) -> str:
+def shortened(text: str, most: int) -> str:
+    """The beginning and the end of a longer text."""
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 

@@ -261,11 +261,13 @@ class Desk:
     def _made(self, name: str, plain: str) -> tuple[Strategy, Limits]:
         podium = self.podium
         own = podium.limits(name)
+        if any(s.name == name for s in podium.config.strategy):
+            return podium.strategy(name), own
         if name == FAST:
             return podium.strategy(MAIN), replace(own, steps=1, rounds=1)
         if name == DEEP:
             return podium.strategy(MAIN), replace(own, rounds=max(DEEP_ROUNDS, own.rounds))
-        if name == MAIN or any(s.name == name for s in podium.config.strategy):
+        if name == MAIN:
             return podium.strategy(name), own
         return Direct(plain, podium.pool), own
 

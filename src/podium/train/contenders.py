@@ -17,7 +17,7 @@ from podium.train import routers
 from podium.train.episodes import Played
 from podium.train.evolve import population_size
 from podium.train.routers import Basis
-from podium.train.trinity import Training, evolved
+from podium.train.trinity import Training, evolved, moved
 from podium.trinity import Head
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ RATE = 0.02
 
 async def warm(training: Training, price: float) -> Head:
     """The start of evolution, as it is."""
-    basis = training.basis()
-    return training.shaped(training.start(price, basis), basis)
+    return training.start(price)
 
 
 async def published(training: Training, price: float) -> Head:
@@ -47,8 +46,7 @@ async def published(training: Training, price: float) -> Head:
     )
     plain = replace(training, settings=training.settings.model_copy(update={"evolution": way}))
     basis = Basis(np.eye(training.reading.width))
-    start = np.zeros(len(training.blank().rows) * training.reading.width)
-    return await evolved(plain, price, basis, start, "published")
+    return await evolved(plain, price, basis, plain.blank, "published")
 
 
 async def random_search(training: Training, price: float) -> Head:
@@ -56,13 +54,13 @@ async def random_search(training: Training, price: float) -> Head:
     import numpy as np
 
     basis, settings = training.basis(), training.settings.evolution
-    size = len(training.blank().rows) * basis.to.shape[1]
+    size = training.size(basis)
     rng = np.random.default_rng(training.settings.seed)
     trials = settings.population or population_size(size)
     each = settings.generations * settings.repeats
-    best, found = -np.inf, training.blank()
+    best, found = -np.inf, training.blank
     for trial in range(trials):
-        head = training.shaped(rng.uniform(-SPREAD, SPREAD, size), basis)
+        head = moved(training.blank, rng.uniform(-SPREAD, SPREAD, size), basis)
         some = Random(trial).choices(training.problems["train"], k=each)
         played = await training.stand.play(head, some, seed=trial)
         worth = played.fitness(training.weights(price), training.settings.rules.turns)
@@ -83,7 +81,7 @@ async def reinforce(training: Training, price: float) -> Head:
     rng = Random(training.settings.seed)
 
     async def play(weights: Array) -> routers.Batch:
-        head = training.shaped(weights, basis)
+        head = moved(training.blank, weights, basis)
         some = rng.choices(training.problems["train"], k=batch)
         episodes = (await training.stand.play(head, some, seed=rng.getrandbits(32))).episodes
         return (
@@ -93,7 +91,7 @@ async def reinforce(training: Training, price: float) -> Head:
         )
 
     found = await routers.reinforce(shape, play, steps=settings.generations, rate=RATE)
-    return training.shaped(found, basis)
+    return moved(training.blank, found, basis)
 
 
 LEARNERS: dict[str, Callable[[Training, float], Awaitable[Head]]] = {

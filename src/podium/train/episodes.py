@@ -16,7 +16,8 @@ from podium.errors import WorkerError
 from podium.ledger import Ledger
 from podium.train.data import Problem
 from podium.train.evolve import Bonuses, bonus
-from podium.trinity import Coordinator, Head, Rules, States, Trinity
+from podium.trinity import Coordinator, Head, Reading, States, Trinity
+from podium.trinity.states import State
 from podium.types import Limits, Message, Request, Run
 from podium.workers import Call, Member, Pool
 
@@ -62,7 +63,6 @@ class Stand:
 
     pool: Pool
     states: States
-    rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
     ledger: Ledger = field(default_factory=Ledger)
     """Of the whole training."""
@@ -76,7 +76,7 @@ class Stand:
     ) -> Played:
         """One episode each: sampled under a seed, and without one the likeliest picks."""
         coordinator = Coordinator(head, self.states, sampled=seed is not None, seed=seed or 0)
-        trinity = Trinity(coordinator, self.pool, rules=self.rules)
+        trinity = Trinity(coordinator, self.pool)
         seeds = Random(seed)
         found = await asyncio.gather(
             *(self._one(trinity, p, seeds.getrandbits(32)) for p in problems)
@@ -105,6 +105,23 @@ class Stand:
         return self._scores[key]
 
 
+@dataclass(slots=True)
+class Heard:
+    """Another source's states, and a list of those that were asked for."""
+
+    states: States
+    states_read: list[State] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str:
+        return self.states.digest
+
+    async def state(self, messages: Sequence[Message], reading: Reading) -> State:
+        found = await self.states.state(messages, reading)
+        self.states_read.append(found)
+        return found
+
+
 def spoiled(run: Run) -> bool:
     """Whether the world failed somewhere in it."""
     failures = [r.failure for r in run.rounds if r.failure is not None]
@@ -121,14 +138,18 @@ class Measured:
 
 async def measure(problems: Sequence[Problem], pool: Pool, ledger: Ledger) -> Measured:
     """Ask every worker every question, once. Where a worker fails it earns nothing."""
+    gate = asyncio.Semaphore(TOGETHER)
 
     async def one(problem: Problem, member: Member) -> tuple[float, float]:
         request = Request((Message("user", problem.question.text),))
         try:
-            done = await member.worker.complete(request, Call(ledger))
+            async with gate:
+                done = await member.worker.complete(request, Call(ledger))
         except WorkerError:
             return 0.0, 0.0
         return await problem.score(done.text) or 0.0, done.cost or 0.0
 
-    rows = [await asyncio.gather(*(one(p, m) for m in pool.members)) for p in problems]
+    # Worker by worker: models that share their weights need not change between two calls.
+    columns = [await asyncio.gather(*(one(p, m) for p in problems)) for m in pool.members]
+    rows = list(zip(*columns, strict=True))
     return Measured([[r for r, _ in row] for row in rows], [[c for _, c in row] for row in rows])

@@ -7,7 +7,7 @@ measured reward of every worker on every training question. Arrays: `states` is 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,21 +46,43 @@ class Basis:
 
 
 def warm_start(
-    features: Array, earned: Array, *, temperature: float, decay: float, steps: int = 400
+    states: Array, earned: Array, kinds: Sequence[str | None], *, shrink: Shrink
 ) -> Array:
-    """Weights whose softmax comes near to softmax(earned / temperature), in forward KL.
+    """Rows whose logits are what each worker is expected to earn, by regression.
 
-    Full batches and Adam; `decay` pulls the weights towards zero, that is, towards no opinion.
+    What a kind of question earns on average is known well and is fitted closely. What a single
+    question earns beyond that is mostly chance, and little of it is believed.
     """
     import numpy as np
 
-    target = softmax(earned / temperature)
-    weights = np.zeros((features.shape[1], target.shape[1]))
-    optimiser = Adam(weights, 0.02)
-    for _ in range(steps):
-        error = softmax(features @ weights) - target
-        optimiser.step(features.T @ error / len(features) + decay * weights)
-    return weights.T.reshape(-1)
+    usual = np.empty_like(earned)
+    for kind in set(kinds):
+        of_kind = np.array([k == kind for k in kinds])
+        usual[of_kind] = earned[of_kind].mean(axis=0)
+    close = ridge(states, usual, shrink.kinds)
+    return (close + ridge(states, earned - usual, shrink.questions)).T
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """How little is believed, in squared units of the state."""
+
+    kinds: float
+    questions: float
+
+
+def ridge(states: Array, targets: Array, shrink: float) -> Array:
+    """Least squares with every direction shrunk but the one that all states share.
+
+    That one stands in for the bias which a head does not have.
+    """
+    import numpy as np
+
+    power, directions = np.linalg.eigh(states.T @ states / len(states))
+    damped = power + shrink
+    damped[-1] = power[-1]
+    along: Array = directions.T @ (states.T @ targets) / len(states)
+    return directions @ (along / damped[:, None])
 
 
 class Adam:

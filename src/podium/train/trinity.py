@@ -24,7 +24,7 @@ from podium.ledger import Ledger
 from podium.models import KNOWN, find_model
 from podium.train import data, routers
 from podium.train.data import Problem
-from podium.train.episodes import Measured, Stand, measure
+from podium.train.episodes import Heard, Measured, Stand, measure
 from podium.train.evolve import Bonuses, Evolution
 from podium.train.recipe import Model, Recipe
 from podium.train.trinity_recipe import ModelSection, TrinityRecipe, read_recipe
@@ -40,12 +40,14 @@ from podium.trinity import (
 from podium.trinity.prompts import coordinator_messages
 from podium.trinity.states import file_digest
 from podium.types import Limits
+from podium.workers import Pool
 
 if TYPE_CHECKING:
     from podium.train.routers import Array
 
 log = logging.getLogger(__name__)
 
+SPLITS: tuple[data.Split, ...] = ("train", "dev", "test")
 READERS = 4
 """Prompts that llama.cpp reads at once: while one waits for Python another is computed."""
 CHUNK = 128
@@ -88,10 +90,13 @@ class Training:
     settings: TrinityRecipe
     out: Path
     stand: Stand
-    reading: Reading
+    blank: Head
+    """No opinion yet, or what an earlier head knows of this pool."""
     problems: dict[data.Split, list[Problem]]
     states: dict[data.Split, Array]
     """What the coordinator reads before the first turn."""
+    variety: Array
+    """States as they come up in any turn: what the search has to tell apart."""
     measured: dict[data.Split, Measured]
     close: Callable[[], Awaitable[None]]
     """Lets go of the pool."""
@@ -99,33 +104,42 @@ class Training:
     @staticmethod
     async def prepare(settings: TrinityRecipe, out: Path) -> Training:
         source = data.load(_as_recipe(settings))
-        kept: dict[data.Split, int | None] = {
-            "train": settings.questions.train,
-            "dev": settings.questions.dev,
-            "test": settings.questions.test,
-        }
-        problems = {s: _some(source.of(s), most, settings.seed) for s, most in kept.items()}
-        states = CachedStates(reader(settings.model), out / "states.bin")
+        problems = {s: _some(source.of(s), s, settings) for s in SPLITS}
+        source_of_states = reader(settings.model)
+        states = CachedStates(source_of_states, out / "states.bin")
         reading = await _reading(states, settings.model, problems["train"][0])
-        stand = Stand(
-            source.pool,
-            states,
-            Rules(**settings.rules.model_dump()),
-            settings.limits.value(),
-            Ledger(Limits(dollars=settings.dollars)),
-        )
+        if isinstance(source_of_states, TransformersStates) and reading.tuned:
+            scales = await source_of_states.tunable(reading.tuned)
+            reading = replace(reading, offsets=(0.0,) * scales)
+        ledger = Ledger(Limits(dollars=settings.dollars))
+        stand = _stand(settings, source.pool, states, ledger)
         read = {s: await _read(states, reading, some) for s, some in problems.items()}
         measured = {s: await _measured(out, s, some, stand) for s, some in problems.items()}
-        return Training(settings, out, stand, reading, problems, read, measured, source.close)
+        blank = _blank(settings, reading, source.pool.names)
+        found = Training(
+            settings, out, stand, blank, problems, read, read["train"], measured, source.close
+        )
+        return replace(found, variety=await _variety(found))
+
+    async def varied(self, settings: TrinityRecipe, label: str) -> Training:
+        """The same questions and workers under other settings, in a directory of its own."""
+        out = self.out / label
+        out.mkdir(exist_ok=True)
+        states = self.stand.states
+        stand = _stand(settings, self.stand.pool, states, self.stand.ledger)
+        reading = replace(self.reading, position=settings.model.position)
+        read = {s: await _read(states, reading, some) for s, some in self.problems.items()}
+        blank = _blank(settings, reading, self.workers)
+        found = replace(self, settings=settings, out=out, stand=stand, blank=blank, states=read)
+        return replace(found, variety=await _variety(found))
 
     @property
     def workers(self) -> tuple[str, ...]:
         return self.stand.pool.names
 
-    def blank(self) -> Head:
-        if self.settings.start:
-            return Head.load(Path(self.settings.start)).for_workers(self.workers)
-        return Head.zero(self.reading, self.workers, self.settings.roles)
+    @property
+    def reading(self) -> Reading:
+        return self.blank.reading
 
     def basis(self) -> routers.Basis:
         import numpy as np
@@ -133,7 +147,7 @@ class Training:
         components = self.settings.evolution.components
         if components is None:
             return routers.Basis(np.eye(self.reading.width))
-        return routers.Basis.of(self.states["train"], components)
+        return routers.Basis.of(self.variety, components)
 
     def weights(self, price: float) -> Bonuses:
         own = self.settings.bonuses
@@ -147,33 +161,27 @@ class Training:
         earned: Array = np.array(found.rewards) - 1000 * price * np.array(found.dollars)
         return earned
 
-    def start(self, price: float, basis: routers.Basis) -> Array:
-        """Where evolution begins, in the coordinates of the basis."""
-        import numpy as np
-
-        warm, size = self.settings.warm, basis.to.shape[1]
+    def start(self, price: float) -> Head:
+        """Where evolution begins: the blank head, or one that knows what each worker earned."""
+        warm = self.settings.warm
         if warm is None:
-            rows = np.array(self.blank().rows)
-            back: Array = np.linalg.lstsq(basis.to, rows.T, rcond=None)[0].T.reshape(-1)
-            return back
-        features = self.states["train"] @ basis.to
+            return self.blank
         found = routers.warm_start(
-            features,
+            self.states["train"],
             self.earned("train", price),
-            temperature=warm.temperature,
-            decay=warm.decay,
-            steps=warm.steps,
+            [p.item.category for p in self.problems["train"]],
+            shrink=routers.Shrink(warm.shrink_kinds, warm.shrink_questions),
         )
-        return np.concatenate([found, np.zeros(size * len(self.settings.roles))])
+        rows = (found / warm.temperature).tolist()
+        return replace(self.blank, rows=(*map(tuple, rows), *self.blank.rows[len(rows) :]))
 
     async def head(self, price: float) -> Head:
         """Warm up and evolve for this price, and keep what is best on dev."""
-        basis = self.basis()
-        return await evolved(self, price, basis, self.start(price, basis), f"price-{price:g}")
+        return await evolved(self, price, self.basis(), self.start(price), f"price-{price:g}")
 
-    def shaped(self, vector: Array, basis: routers.Basis) -> Head:
-        rows = basis.rows(vector)
-        return replace(self.blank(), rows=tuple(tuple(row) for row in rows.tolist()))
+    def size(self, basis: routers.Basis) -> int:
+        """How many numbers are searched for."""
+        return len(self.blank.rows) * basis.to.shape[1] + len(self.reading.offsets)
 
     async def validate(self, head: Head, price: float) -> dict[str, float]:
         played = await self.stand.play(head, self.problems["dev"])
@@ -181,46 +189,61 @@ class Training:
         return {"accuracy": played.accuracy, "dollars": played.dollars, "fitness": worth or 0.0}
 
 
+def moved(head: Head, vector: Array, basis: routers.Basis) -> Head:
+    """A head with its weights, and its model's tuned values, moved along a vector."""
+    import numpy as np
+
+    cut = len(head.rows) * basis.to.shape[1]
+    rows = np.array(head.rows) + basis.rows(vector[:cut])
+    offsets = np.array(head.reading.offsets) + vector[cut:]
+    reading = replace(head.reading, offsets=tuple(offsets.tolist()))
+    return replace(head, reading=reading, rows=tuple(map(tuple, rows.tolist())))
+
+
 async def evolved(
-    training: Training, price: float, basis: routers.Basis, start: Array, label: str
+    training: Training, price: float, basis: routers.Basis, start: Head, label: str
 ) -> Head:
-    """Evolve from a start, generation by generation, each written down before the next."""
+    """Evolve from a head, generation by generation, each written down before the next."""
+    import numpy as np
+
     settings = training.settings.evolution
     search = Evolution(
-        start,
+        np.zeros(training.size(basis)),
         sigma=settings.sigma,
         seed=training.settings.seed,
         population=settings.population,
     )
+
+    def place(vector: Array) -> Head:
+        return moved(start, vector, basis)
+
     kept = _Log(training.out / f"evolution-{label}.jsonl")
-    best, best_head = -1e9, training.blank()
+    best, best_head = -1e9, start
     while True:
         done = search.generation
-        line = kept.line(done) or await _generation(training, search, basis, price)
+        line = kept.line(done) or await _generation(training, search, price, place)
         kept.keep(done, line)
         if (dev := line.get("dev")) and dev["fitness"] > best:
-            best, best_head = dev["fitness"], training.shaped(search.mean, basis)
+            best, best_head = dev["fitness"], place(search.mean)
         if done == settings.generations:
             return replace(best_head, log=tuple(kept.lines))
         search.tell(line["fitness"])
 
 
 async def _generation(
-    training: Training, search: Evolution, basis: routers.Basis, price: float
+    training: Training, search: Evolution, price: float, place: Callable[[Array], Head]
 ) -> dict[str, Any]:
     """Look at dev when it is time, then play every candidate's episodes."""
     settings = training.settings.evolution
     number, line = search.generation, dict[str, Any](generation=search.generation)
     if number % settings.validate_every == 0 or number == settings.generations:
-        line["dev"] = await training.validate(training.shaped(search.mean, basis), price)
+        line["dev"] = await training.validate(place(search.mean), price)
     if number == settings.generations:
         return line
     seed = number if settings.sampled else None
     played = await asyncio.gather(
         *(
-            training.stand.play(
-                training.shaped(vector, basis), _draw(training, number, i), seed=seed
-            )
+            training.stand.play(place(vector), _draw(training, number, i), seed=seed)
             for i, vector in enumerate(search.ask())
         )
     )
@@ -295,8 +318,8 @@ def reader(model: ModelSection) -> States:
 
 async def _reading(states: States, model: ModelSection, problem: Problem) -> Reading:
     """How the model is read, and how wide its states turn out to be."""
-    name = Path(model.base).name
-    reading = Reading(name, states.digest, 0, model.position, model.question_chars)
+    how = (model.position, model.question_chars, model.tuned)
+    reading = Reading(model.base, states.digest, 0, *how)
     return replace(reading, width=len(await _state(states, reading, problem)))
 
 
@@ -328,6 +351,41 @@ async def _measured(
     return Measured(**json.loads(file.read_text(encoding="utf-8")))
 
 
-def _some(problems: list[Problem], most: int | None, seed: int) -> list[Problem]:
-    Random(seed).shuffle(problems)
-    return problems[:most]
+def _some(problems: list[Problem], split: data.Split, settings: TrinityRecipe) -> list[Problem]:
+    wanted = settings.questions
+    most = {"train": wanted.train, "dev": wanted.dev, "test": wanted.test}[split]
+    kept = [p for p in problems if not wanted.kinds or p.item.category in wanted.kinds]
+    Random(settings.seed).shuffle(kept)
+    return kept[:most]
+
+
+def _stand(settings: TrinityRecipe, pool: Pool, states: States, ledger: Ledger) -> Stand:
+    return Stand(pool, states, settings.limits.value(), ledger)
+
+
+def _blank(settings: TrinityRecipe, reading: Reading, workers: Sequence[str]) -> Head:
+    blank = Head.zero(reading, workers, settings.roles)
+    if settings.start:
+        blank = Head.load(Path(settings.start)).for_workers(workers)
+        same = replace(blank.reading, offsets=reading.offsets) == reading
+        if not same or blank.roles != settings.roles:
+            raise ConfigError(
+                f"{settings.start} reads another model, or reads it otherwise, or has other "
+                "roles: it can't be gone on from here"
+            )
+    return replace(blank, rules=Rules(**settings.rules.model_dump()), log=())
+
+
+async def _variety(training: Training) -> Array:
+    """The first turns' states and, where there may be more turns, those of runs at random."""
+    import numpy as np
+
+    first = training.states["train"]
+    if not training.settings.roles:
+        return first
+    heard = Heard(training.stand.states)
+    stand = replace(training.stand, states=heard)
+    anybody = training.blank.with_weights([0.0] * len(training.blank.weights))
+    await stand.play(anybody, training.problems["train"], seed=training.settings.seed)
+    # In an order that does not depend on which run was quicker: sums of floats do.
+    return np.concatenate([first, np.array(sorted(map(tuple, heard.states_read)))])

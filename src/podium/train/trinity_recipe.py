@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from podium.config import Count, LimitsSection, Positive, Section
 from podium.errors import ConfigError
@@ -24,22 +24,36 @@ class ModelSection(Section):
     many questions several times as fast; llama.cpp is what serves."""
     position: Annotated[int, Field(lt=0)] = -2
     question_chars: Count = 320
+    tuned: tuple[str, ...] = ()
+    """Singular-value fine-tuning, with transformers: the linear maps whose names begin like this,
+    as `layers.28.` for all of a layer. Published: those of the last layer but one."""
+
+    @model_validator(mode="after")
+    def _tunable(self) -> ModelSection:
+        if self.tuned and self.engine != "transformers":
+            raise ValueError('tuned singular values need `engine = "transformers"`')
+        return self
 
 
 class Questions(Section):
     """At most so many of each split, drawn at random; all of them where nothing is said."""
 
+    kinds: tuple[str, ...] = ()
+    """Only questions of these categories."""
     train: Count | None = None
     dev: Count | None = None
     test: Count | None = None
 
 
 class Warm(Section):
-    """Supervised warm start, for routers: forward KL to softmax(reward / temperature)."""
+    """Supervised warm start: a regression on what each worker earned, asked alone."""
 
-    temperature: Positive = 0.5
-    decay: Weight = 0.003
-    steps: Count = 400
+    shrink_kinds: Positive = 0.03
+    """How little is believed of what a kind of question earned, in squared units of the state."""
+    shrink_questions: Positive = 3.0
+    """And of what a single question earned beyond that."""
+    temperature: Positive = 0.05
+    """How much more a worker must be expected to earn to be e times as likely."""
 
 
 class Evolve(Section):
@@ -94,9 +108,17 @@ class TrinityRecipe(Section):
     """The head that is kept is the best on dev among those that cost at most this share of what
     the best single worker costs."""
     start: str = ""
-    """A head to go on from, perhaps of another pool."""
+    """A head to go on from, perhaps of another pool: in place of a warm start."""
     compare: bool = False
     """Also train what evolution is compared with, on as many episodes."""
+    ablations: bool = False
+    """Also train without each of the published parts, and by each of the published rules."""
+
+    @model_validator(mode="after")
+    def _one_start(self) -> TrinityRecipe:
+        if self.start and self.warm:
+            raise ValueError("evolution starts from a head or from a warm start, not from both")
+        return self
 
 
 def read_recipe(raw: dict[str, Any]) -> TrinityRecipe:

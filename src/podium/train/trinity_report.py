@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.eval.statistics import bootstrap, mcnemar, oracle, wilson
 from podium.train import contenders
+from podium.train.ablations import ABLATIONS, ablated
 from podium.train.contenders import LEARNERS, aligned, estimates
 from podium.train.trinity import Training
 from podium.trinity import Head
@@ -32,6 +33,7 @@ class Point:
     dollars: Sequence[float]
 
     def summary(self, best: Point) -> dict[str, Any]:
+        """Beside the best single worker or, for an ablation, beside the whole."""
         n, gain = len(self.scores), bootstrap(self.scores, best.scores)
         interval = wilson(sum(self.scores), n)
         return {
@@ -41,7 +43,7 @@ class Point:
             "interval": [interval.low, interval.high],
             "dollars": fmean(self.dollars),
             "share_of_dollars": fmean(self.dollars) / (fmean(best.dollars) or 1.0),
-            "over_best_single": gain.mean,
+            "over": gain.mean,
             "over_interval": [gain.interval.low, gain.interval.high],
             "p": mcnemar([s >= 1 for s in self.scores], [s >= 1 for s in best.scores]),
         }
@@ -69,7 +71,9 @@ async def report(training: Training, heads: Mapping[float, Head]) -> dict[str, A
         "some_worker_right": _ceiling(training),
         "chosen": chosen.summary(best),
         "workers": await _use(training, heads[price]),
+        "by_kind": _by_kind(training, chosen),
         "front": [point.summary(best) for point in points],
+        "ablations": [p.summary(chosen) for p in await _ablations(training, price)],
         "curve": _curve(heads[price]),
         "episodes": training.stand.played,
         "dropped": training.stand.dropped,
@@ -124,6 +128,20 @@ async def _held(name: str, head: Head, training: Training, price: float) -> Poin
     return Point(name, price, *aligned(played, ids))
 
 
+async def _ablations(training: Training, price: float) -> list[Point]:
+    if not training.settings.ablations:
+        return []
+    found = {name: await ablated(training, name, price) for name in ABLATIONS}
+    return [await _held(name, head, own, price) for name, (own, head) in found.items()]
+
+
+def _by_kind(training: Training, point: Point) -> dict[str, float]:
+    scores: dict[str, list[float]] = {}
+    for problem, score in zip(training.problems["test"], point.scores, strict=True):
+        scores.setdefault(problem.item.category or "", []).append(score)
+    return {kind: fmean(some) for kind, some in sorted(scores.items())}
+
+
 async def _warm(training: Training) -> list[Point]:
     prices = training.settings.prices if training.settings.warm else ()
     heads = {price: await contenders.warm(training, price) for price in prices}
@@ -170,7 +188,6 @@ def _curve(head: Head) -> list[dict[str, Any]]:
 
 def _page(found: Mapping[str, Any]) -> str:
     chosen = found["chosen"]
-    rows = [_row(point) for point in found["front"]]
     low, high = (100 * x for x in chosen["over_interval"])
     return "\n".join(
         [
@@ -179,17 +196,15 @@ def _page(found: Mapping[str, Any]) -> str:
             f"Questions: {found['questions']}. Chosen on dev, then looked at on test: "
             f"{100 * chosen['accuracy']:.1f} % right for {100 * chosen['share_of_dollars']:.0f} % "
             f"of the dollars of the best single worker ({found['best_single']}), "
-            f"{100 * chosen['over_best_single']:+.1f} points against it "
+            f"{100 * chosen['over']:+.1f} points against it "
             f"(95 % interval {low:+.1f} to {high:+.1f}, p {chosen['p']:.2g}). Some worker is right "
             f"on {100 * found['some_worker_right']:.1f} %.",
             "",
             f"It asks: {found['workers']}. Episodes played: {found['episodes']}, dropped because "
             f"a provider failed: {found['dropped']}.",
             "",
-            "| strategy | price | right, % | 95 % | $ per 1,000 | against best single, points |",
-            "|---|--:|--:|---|--:|---|",
-            *rows,
-            "",
+            *_table("best single", found["front"]),
+            *(_table("the whole", found["ablations"]) if found["ablations"] else ()),
             "Fitness of the chosen head's generations:",
             "",
             _svg(found["curve"]),
@@ -198,13 +213,18 @@ def _page(found: Mapping[str, Any]) -> str:
     )
 
 
+def _table(beside: str, points: Sequence[Mapping[str, Any]]) -> list[str]:
+    head = f"| strategy | price | right, % | 95 % | $ per 1,000 | against {beside}, points |"
+    return [head, "|---|--:|--:|---|--:|---|", *map(_row, points), ""]
+
+
 def _row(point: Mapping[str, Any]) -> str:
     low, high = (100 * x for x in point["interval"])
     worse, better = (100 * x for x in point["over_interval"])
     price = "" if point["price"] is None else f"{point['price']:g}"
     return (
         f"| {point['name']} | {price} | {100 * point['accuracy']:.1f} | {low:.1f} to {high:.1f} | "
-        f"{1000 * point['dollars']:.2f} | {100 * point['over_best_single']:+.1f} "
+        f"{1000 * point['dollars']:.2f} | {100 * point['over']:+.1f} "
         f"({worse:+.1f} to {better:+.1f}) |"
     )
 

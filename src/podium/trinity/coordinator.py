@@ -22,7 +22,7 @@ from podium.tracing import note, span
 from podium.trinity import roles
 from podium.trinity.head import Head, choose, softmax
 from podium.trinity.prompts import coordinator_messages
-from podium.trinity.roles import Role, Rules, Talk
+from podium.trinity.roles import Role, Talk
 from podium.trinity.states import States
 from podium.types import (
     UNSET,
@@ -37,8 +37,6 @@ from podium.types import (
     Workflow,
 )
 from podium.workers import Pool
-
-TURNS = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,8 @@ class Coordinator:
         reading = self.head.reading
         messages = coordinator_messages(question, ideas, chars=reading.question_chars)
         state = await self.states.state(messages, reading)
-        rng = Random(f"{self.seed} {len(talk.ideas)} {question.text}") if self.sampled else None
+        drawn = f"{self.seed} {question.sample} {talk.turns} {question.text}"
+        rng = Random(drawn) if self.sampled else None
         chances = softmax(self.head.worker_logits(state, workers))
         worker = choose(chances, rng)
         if not self.head.roles:
@@ -115,7 +114,6 @@ class Trinity:
     coordinator: Coordinator
     pool: Pool
     name: str = "trinity"
-    rules: Rules = TURNS
 
     async def solve(self, question: Question | str, terms: Terms | None = None) -> Run:
         terms = terms or Terms()
@@ -128,8 +126,7 @@ class Trinity:
             rules=terms.rules,
         )
         run = begin(self.name, stage)
-        turns = self.rules.turns if self.coordinator.head.roles else 1
-        turn = _Turn(stage, left=min(turns, stage.ledger.limits.steps))
+        turn = _Turn(stage, left=self._turns(stage))
         with span("invoke_workflow", self.name) as current:
             while not turn.over:
                 outcome, turn = await self._take(turn)
@@ -139,6 +136,12 @@ class Trinity:
             run = finish(run, stage)
             note(current, run, run.failure)
         return run
+
+    def _turns(self, stage: Stage) -> int:
+        """A caller's tools belong to a single turn: whoever asks for one is answered by them."""
+        head = self.coordinator.head
+        most = head.rules.turns if head.roles and not stage.question.tools else 1
+        return min(most, stage.ledger.limits.steps)
 
     async def _take(self, turn: _Turn) -> tuple[Round, _Turn]:
         stage = turn.stage
@@ -153,7 +156,9 @@ class Trinity:
 
     async def _decide(self, turn: _Turn) -> Decision:
         stage, head = turn.stage, self.coordinator.head
-        among = roles.choices(turn.talk, head.roles, self.rules, turn.left)
+        among = roles.choices(turn.talk, head.roles, head.rules, turn.left)
+        if stage.question.tools:
+            among = ("worker",)
         with span("plan", self.name):
             try:
                 async with asyncio.timeout(stage.ledger.seconds_left):
@@ -180,9 +185,7 @@ class Trinity:
             lost = Round((draft,), flow, (result,), so_far, result.failure)
             return lost, gone if mended else replace(gone, left=0)
         reply = Seen(result.worker, flow.steps[0].subtask, result.output)
-        talk = roles.after(talk, role, reply, self.rules)
-        if result.completion is not None and result.completion.tool_calls:
-            talk = replace(talk, over=True)  # the caller's tools come next, not a member's turn
+        talk = roles.after(talk, role, reply, self.coordinator.head.rules)
         answer = talk.answer.output if talk.answer else None
         done = Round((draft,), flow, (result,), answer)
         return done, replace(turn, talk=talk, left=turn.left - 1)

@@ -12,7 +12,7 @@ import math
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import mul
 from pathlib import Path
 from random import Random
@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import orjson
 
 from podium.errors import ConfigError
-from podium.trinity.roles import Role
+from podium.trinity.roles import Role, Rules
 
 FORMAT = 1
 
@@ -40,6 +40,10 @@ class Reading:
     """Which token's state, counted from the end of the prompt: the last but one is published."""
     question_chars: int = 320
     """How much of a question is read, and of each idea: the time of a decision grows with it."""
+    tuned: tuple[str, ...] = ()
+    """Which of its linear maps have tuned singular values: how their names begin."""
+    offsets: tuple[float, ...] = ()
+    """By how much each of those values is moved, map by map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class Head:
     """Weights, one row per worker and then one per role."""
     roles: tuple[Role, ...] = ()
     """None for a router: one turn, and the worker is asked the bare question."""
+    rules: Rules = field(default_factory=Rules)
+    """How its turns follow each other, in training and in use."""
     log: tuple[Mapping[str, Any], ...] = ()
     """How it was trained."""
 
@@ -117,6 +123,7 @@ class Head:
             "reading": self.reading,
             "workers": self.workers,
             "roles": self.roles,
+            "rules": self.rules,
             "weights": base64.b64encode(weights.tobytes()).decode(),
             "log": self.log,
         }
@@ -152,8 +159,10 @@ def _head(body: dict[str, Any]) -> Head:
         weights.byteswap()
     workers, roles = tuple(body["workers"]), cast("tuple[Role, ...]", tuple(body["roles"]))
     reading = Reading(**body["reading"])
+    reading = replace(reading, tuned=tuple(reading.tuned), offsets=tuple(reading.offsets))
     head = Head.zero(reading, workers, roles)
-    return replace(head.with_weights(weights), log=tuple(body["log"]))
+    rules = Rules(**body.get("rules", {}))
+    return replace(head.with_weights(weights), rules=rules, log=tuple(body["log"]))
 
 
 def softmax(logits: Mapping[_Choice, float]) -> dict[_Choice, float]:

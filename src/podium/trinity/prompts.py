@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from podium.prompts import shortened
 from podium.types import Message, Question
 
 COORDINATOR = "You read a question and decide who on a team of models should work on it next."
@@ -31,6 +32,19 @@ VERIFIER = """\
 Check the answer so far: redo the decisive step on your own and compare. Begin your reply with the \
 one word ACCEPT if the answer is right and complete, or with REJECT if it is not; then say why."""
 
+GO_ON = "Now do it to the previous answer."
+"""To a worker that does one thing: shown the whole question again it would do it to that."""
+
+COMPACT_THINKER = """\
+{question}
+What should be done next? Write <suggestion>what</suggestion> and \
+<suggested_role>worker</suggested_role> or <suggested_role>verifier</suggested_role>."""
+
+COMPACT_VERIFIER = """\
+{question}
+Is the previous answer right? Reply ACCEPT or REJECT."""
+"""In the fewest words, for a very small model."""
+
 THE_IDEA = "think of a way to answer"
 THE_SUGGESTION = "suggest how to go on"
 THE_ANSWER = "give the answer so far"
@@ -47,8 +61,3 @@ def coordinator_messages(
         IDEA.format(number=i, text=shortened(idea, chars)) for i, idea in enumerate(ideas, start=1)
     ]
     return (Message("system", COORDINATOR), Message("user", "".join([asked, *said])))
-
-
-def shortened(text: str, chars: int) -> str:
-    """The beginning and the end of a longer text."""
-    return text if len(text) <= chars else f"{text[: chars // 2]} … {text[-chars // 2 :]}"

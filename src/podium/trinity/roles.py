@@ -24,6 +24,11 @@ _SUBTASKS: dict[Role, str] = {
     "worker": prompts.WORKER,
     "verifier": prompts.VERIFIER,
 }
+_COMPACT: dict[Role, str] = {
+    "thinker": prompts.COMPACT_THINKER,
+    "worker": prompts.GO_ON,
+    "verifier": prompts.COMPACT_VERIFIER,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class Talk:
     next_role: Role | None = None
     """What the last thinker wants the next turn to be."""
     over: bool = False
+    turns: int = 0
+    """Taken so far."""
 
 
 def choices(talk: Talk, roles: Sequence[Role], rules: Rules, left: int) -> tuple[Role, ...]:
@@ -72,15 +79,21 @@ def reading(talk: Talk, role: Role) -> tuple[Seen, ...]:
 def step(
     worker: int, role: Role, visible: Sequence[Seen], *, question: Question, compact: bool
 ) -> Step:
-    """The turn as a step. A very small model is asked nothing but the question."""
+    """The turn as a step. A very small model is asked the question, then to go on from there."""
     access: Literal["all"] | tuple[int, ...] = "all" if visible else ()
-    if compact and role == "worker":
-        return Step(worker, question.text if visible else WHOLE, access)
-    return Step(worker, _SUBTASKS[role], access)
+    if not compact:
+        return Step(worker, _SUBTASKS[role], access)
+    if role == "worker" and not visible:
+        return Step(worker, WHOLE)
+    return Step(worker, _COMPACT[role].format(question=question.text), access)
 
 
 def after(talk: Talk, role: Role, reply: Seen, rules: Rules) -> Talk:
     """The talk once this reply has come."""
+    return replace(_after(talk, role, reply, rules), turns=talk.turns + 1)
+
+
+def _after(talk: Talk, role: Role, reply: Seen, rules: Rules) -> Talk:
     if role == "worker":
         idea = Seen(reply.worker, prompts.THE_IDEA, _tagged(reply.output, "idea") or reply.output)
         answer = replace(reply, subtask=prompts.THE_ANSWER)

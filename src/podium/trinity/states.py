@@ -23,6 +23,7 @@ from podium.trinity.head import Reading
 from podium.types import Message
 
 if TYPE_CHECKING:
+    from podium.trinity.svf import SingularValues
     from podium.workers.local import LocalModel
 
 State = Sequence[float]
@@ -48,6 +49,8 @@ class LocalStates:
         return file_digest(self.model.path)
 
     async def state(self, messages: Sequence[Message], reading: Reading) -> State:
+        if reading.offsets:
+            raise ConfigError("tuned singular values need transformers: llama.cpp cannot set them")
         return await self.model.hidden_state(messages, reading.position)
 
 
@@ -67,8 +70,9 @@ class TransformersStates:
         """
         self.directory = Path(directory)
         self._digest, self._batch = digest, batch
-        self._waiting: list[tuple[str, int, asyncio.Future[State]]] = []
+        self._waiting: list[tuple[str, Reading, asyncio.Future[State]]] = []
         self._reader: asyncio.Task[None] | None = None
+        self._tuned: dict[tuple[str, ...], SingularValues] = {}
 
     @cached_property
     def digest(self) -> str:
@@ -82,7 +86,7 @@ class TransformersStates:
         talk = [{"role": m.role, "content": m.content} for m in messages]
         prompt = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
         done: asyncio.Future[State] = asyncio.get_running_loop().create_future()
-        self._waiting.append((prompt, reading.position, done))
+        self._waiting.append((prompt, reading, done))
         if self._reader is None or self._reader.done():
             self._reader = asyncio.create_task(self._read())
         return await done
@@ -90,12 +94,37 @@ class TransformersStates:
     async def _read(self) -> None:
         await asyncio.sleep(0)  # let everybody who is about to ask do so
         while self._waiting:
-            self._waiting.sort(key=lambda asked: len(asked[0]))  # padding is computed in vain
-            now, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
-            states = await asyncio.to_thread(self._forward, [(p, at) for p, at, _ in now])
+            now = self._next()
+            states = await asyncio.to_thread(self._forward, [(p, r) for p, r, _ in now])
             for (_, _, done), state in zip(now, states, strict=True):
                 if not done.cancelled():
                     done.set_result(state)
+
+    def _next(self) -> list[tuple[str, Reading, asyncio.Future[State]]]:
+        """A batch for one tuning of the weights, of prompts as long as each other."""
+        self._waiting.sort(key=lambda asked: (asked[1].offsets, len(asked[0])))
+        offsets = self._waiting[0][1].offsets
+        alike = [asked for asked in self._waiting if asked[1].offsets == offsets]
+        now = alike[: self._batch]  # padding is computed in vain, hence the order
+        self._waiting = self._waiting[len(now) :]
+        return now
+
+    async def tunable(self, named: tuple[str, ...]) -> int:
+        """How many singular values these maps have."""
+        return (await asyncio.to_thread(self._singular, named)).count
+
+    def _tune(self, reading: Reading) -> None:
+        if reading.tuned:
+            self._singular(reading.tuned)
+        for named, values in self._tuned.items():
+            values.scale(reading.offsets if named == reading.tuned else ())
+
+    def _singular(self, named: tuple[str, ...]) -> SingularValues:
+        from podium.trinity.svf import SingularValues
+
+        if named not in self._tuned:
+            self._tuned[named] = SingularValues(self._loaded[0], named)
+        return self._tuned[named]
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
@@ -104,16 +133,17 @@ class TransformersStates:
         model = hub.AutoModel.from_pretrained(self.directory, dtype=dtype).eval()
         return model, hub.AutoTokenizer.from_pretrained(self.directory, padding_side="right")
 
-    def _forward(self, asked: Sequence[tuple[str, int]]) -> list[State]:
+    def _forward(self, asked: Sequence[tuple[str, Reading]]) -> list[State]:
         model, tokenizer = self._loaded
+        self._tune(asked[0][1])
         prompts = [prompt for prompt, _ in asked]
         read = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=False)
         with _installed("torch").inference_mode():
             hidden = model(**read, use_cache=False).last_hidden_state.float()
         lengths = read["attention_mask"].sum(1).tolist()
         return [
-            tuple(hidden[i, length + at].tolist())
-            for i, (length, (_, at)) in enumerate(zip(lengths, asked, strict=True))
+            tuple(hidden[i, length + reading.position].tolist())
+            for i, (length, (_, reading)) in enumerate(zip(lengths, asked, strict=True))
         ]
 
 
@@ -121,7 +151,8 @@ class CachedStates:
     """Another source's states, kept in a file: what was read once is never computed again.
 
     Kept as half floats, and handed out as such also when they are fresh, so that a run does not
-    depend on what an earlier one has left behind.
+    depend on what an earlier one has left behind. States of tuned weights are not kept: every
+    candidate of a search has weights of its own.
     """
 
     def __init__(self, states: States, path: Path) -> None:
@@ -136,6 +167,8 @@ class CachedStates:
     async def state(self, messages: Sequence[Message], reading: Reading) -> State:
         import numpy as np
 
+        if any(reading.offsets):
+            return await self._states.state(messages, reading)
         key = self._key(messages, reading)
         if (found := self._kept.get(key)) is None:
             state = await self._states.state(messages, reading)
