@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 
 import postgres
+from podium.serve.denials import Denials
 from podium.serve.keys import Key
 from podium.serve.web import figures, runs
 from podium.serve.web.files import STATIC, shipped
@@ -162,6 +163,8 @@ async def test_why_a_step_was_tried_again_is_kept_with_the_run(serve, client):
     )
     _, begun = await begin(client, server)
     await events(client, server, begun["run"])
+    await server.desk.idle()
+    await server.desk.keys.renew()  # whatever was to be written before is there by then
     _, run = await get(client, server, f"runs/{begun['run']}")
     again, stood_in = run["retries"]
     assert (again["round"], again["index"], again["worker"]) == (0, 0, "a")
@@ -210,8 +213,9 @@ async def test_a_search_takes_its_words_literally(serve, client):
     for words in ("%", "_", "' OR 1=1 --", "!"):
         _, page = await get(client, server, "runs", q=words)
         assert page["runs"] == []
-    status, body = await get(client, server, "runs", dollars="much")
-    assert status == 400 and "dollars" in body["error"]["message"]
+    for name, value in {"dollars": "much", "limit": "0", "since": "inf"}.items():
+        status, body = await get(client, server, "runs", **{name: value})
+        assert status == 400 and name in body["error"]["message"]
 
 
 async def test_runs_are_filtered_by_what_became_of_them(serve, client):
@@ -321,6 +325,15 @@ async def on_postgres():
         store = open_store(await postgres.database(place))
         yield store
         await store.close()
+
+
+async def test_postgres_keeps_denials_as_well(on_postgres):
+    denials = Denials(on_postgres)
+    await denials.deny("a", "boss")
+    await denials.deny("a", "another")
+    assert [(d.worker, d.operator) for d in await denials.all()] == [("a", "boss")]
+    await denials.allow("a")
+    assert await denials.known() == frozenset()
 
 
 async def test_postgres_answers_the_same_questions(on_postgres):

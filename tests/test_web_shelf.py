@@ -74,6 +74,15 @@ async def test_a_draft_is_shown_as_the_workflow_that_it_is_with_its_workers_by_n
     assert bad["rounds"][0]["steps"] is None
 
 
+async def test_odd_samples_are_shown_as_far_as_they_go(serve, client, shelf):
+    write_training(shelf / "tiny", [])
+    odd = ['{"step": 1}', '{"step": 1, "rounds": [3, {"draft": null, "answers": [1]}]}']
+    (shelf / "tiny" / "samples.jsonl").write_text("\n".join(odd))
+    server = await serve(["ok"])
+    status, found = await get(client, server, "training/samples", name="tiny", step="1")
+    assert status == 200 and [len(s["rounds"]) for s in found] == [0, 1]
+
+
 async def test_a_strategys_questions_lead_to_their_runs_down_to_each_message(serve, client, shelf):
     await write_evaluation(shelf / "sums")
     server = await serve(["ok"])

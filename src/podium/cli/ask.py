@@ -21,6 +21,7 @@ from podium.errors import ConfigError
 from podium.events import Emit, Event
 from podium.ledger import Ledger
 from podium.planner import FixedPlanner
+from podium.serve.retries import Retries
 from podium.store import state_of
 from podium.types import Limits, Question, Rules, Run
 from podium.workflow import parse, render
@@ -165,14 +166,16 @@ async def _ask(
         _warn_if_embedded(options)
         async with _page(podium) if options.open else nullcontext() as page:
             with LiveView(Console(stderr=True, quiet=options.quiet or options.json)) as view:
+                heard = Retries(_both(view, page) if page else view)
                 done = await podium.ask(
                     question,
                     strategy,
                     limits=options.limits(podium.limits(options.strategy)),
                     rules=options.rules,
-                    emit=_both(view, page) if page else view,
+                    emit=heard,
                     pieces=view.console.is_terminal,
                 )
+            heard.keep(podium.store)
             _print(done, options)
             if page:
                 await page.stay()

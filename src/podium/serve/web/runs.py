@@ -85,7 +85,7 @@ async def page(store: Store, owner: str | None, asked: Mapping[str, str]) -> Pag
     Raises:
         Refusal: a filter is not what it must be.
     """
-    limit = int(_number(asked, "limit", PAGE, LISTED))
+    limit = int(_number(asked, "limit", PAGE, LISTED, least=1))
     before = asked.get("before", "") or _id_at(asked, "until") or LAST
     since = _id_at(asked, "since")
     where, values = _where(asked)
@@ -134,13 +134,15 @@ def _plain(value: str) -> str:
     return value
 
 
-def _number(asked: Mapping[str, str], name: str, default: float, most: float = 1e15) -> float:
+def _number(
+    asked: Mapping[str, str], name: str, default: float, most: float = 1e15, *, least: float = 0
+) -> float:
     try:
         found = float(asked.get(name) or default)
     except ValueError:
         found = -1.0
-    if not 0 <= found <= most:
-        raise Refusal(f"`{name}` must be a number from 0 to {most:g}", param=name)
+    if not least <= found <= most:
+        raise Refusal(f"`{name}` must be a number from {least:g} to {most:g}", param=name)
     return found
 
 

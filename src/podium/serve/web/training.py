@@ -7,7 +7,7 @@ the last step it has, and is told how far the record reaches now.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def _training(name: str, folder: Path) -> Json:
         "recipe": recipe.get("name", name),
         "of": _steps(recipe),
         "last": rows[-1] if rows else {},
-        "curve": [row.get("reward") for row in rows],
+        "curve": [_number(row.get("reward")) for row in rows],
         "changed": max(mark.stat().st_mtime for mark in marks),
         "finished": (folder / REPORT).is_file(),
     }
@@ -63,19 +63,41 @@ def metrics(folder: Path, after: int) -> Json:
 def samples(folder: Path, step: int) -> Sequence[Json]:
     """Some drafts of a step, each with the workflow that it is, where it is one."""
     rows = [row for row in _rows(folder / SAMPLES) if row["step"] == step]
-    return [{**row, "rounds": _drawn(row.get("rounds") or ())} for row in rows[:MAX_SAMPLES]]
+    return [
+        {"question": str(row.get("question", "")), "rounds": _rounds(row.get("rounds"))}
+        for row in rows[:MAX_SAMPLES]
+    ]
 
 
-def _drawn(rounds: Iterable[Mapping[str, Any]]) -> Sequence[Json]:
-    return [{**round, "steps": _workflow(round)} for round in rounds]
+def _rounds(found: object) -> Sequence[Json]:
+    """As the page reads them, whatever is missing or odd."""
+    rounds = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return [_round(each) for each in rounds]
 
 
-def _workflow(round: Mapping[str, Any]) -> Sequence[Json] | None:
+def _round(found: Mapping[str, Any]) -> Json:
+    draft, answers = str(found.get("draft") or ""), found.get("answers")
+    said = {str(k): str(v) for k, v in answers.items()} if isinstance(answers, dict) else {}
+    return {
+        "draft": draft,
+        "complaint": str(found.get("complaint") or ""),
+        "score": _number(found.get("score")),
+        "reward": _number(found.get("reward")),
+        "answers": said,
+        "steps": _workflow(draft, said),
+    }
+
+
+def _number(found: object) -> float | None:
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _workflow(draft: str, answers: Mapping[str, str]) -> Sequence[Json] | None:
     try:
-        flow = parse(str(round.get("draft")), workers=MANY, max_steps=MANY, may_stop=True)
+        flow = parse(draft, workers=MANY, max_steps=MANY, may_stop=True)
     except WorkflowError:
         return None
-    names = _names(flow, round.get("answers") or {})
+    names = _names(flow, answers)
     return [
         {"worker": names.get(step.worker, f"worker {step.worker}"), "step": step}
         for step in flow.steps

@@ -56,11 +56,11 @@ function summary(row) {
 }
 
 function sample(s) {
-  return h("article.draft", {}, h("h3.mono.small", {}, s.question ?? s.problem ?? ""), s.rounds.map((round, i) => h("div", {}, s.rounds.length > 1 ? h("p.small.soft", {}, `Round ${i + 1}`) : null, ...drawn(round))));
+  return h("article.draft", {}, h("h3.mono.small", {}, s.question), s.rounds.map((round, i) => h("div", {}, s.rounds.length > 1 ? h("p.small.soft", {}, `Round ${i + 1}`) : null, ...drawn(round))));
 }
 
 function drawn(round) {
-  const raw = h("pre.raw", { tabindex: "0" }, plain(round.draft ?? ""));
+  const raw = h("pre.raw", { tabindex: "0" }, plain(round.draft));
   const verdict = h("p.row.small", {}, judged(round), h("span.soft", {}, typeof round.reward === "number" ? `reward ${round.reward.toFixed(2)}` : "no reward"));
   if (!round.steps || round.complaint) return [verdict, round.complaint ? h("p.note.small", {}, plain(round.complaint)) : null, raw].filter(Boolean);
   if (!round.steps.length) return [verdict, h("p.small", {}, "The answer stands.")];

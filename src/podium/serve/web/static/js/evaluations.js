@@ -22,19 +22,19 @@ async function list(main, signal) {
   for (const { name } of found) {
     const sheet = h("section.sheet", { "aria-label": name }, h("h2", {}, name), h("p.soft.pulse", {}, "Counting…"));
     sheets.append(sheet);
-    count(name, sheet, signal, (report, i) => overview(name, report, i));
+    count(name, sheet, signal, h("h2.grow", {}, h("a", { href: at(name) }, name)), (report, i) => overview(name, report, i));
   }
 }
 
 async function whole(main, name, signal) {
   const sheet = h("section.sheet", { "aria-label": name }, h("p.soft.pulse", {}, "Counting…"));
   main.replaceChildren(h("p.small", {}, h("a", { href: "#/evaluations" }, "← Evaluations")), h("h1", {}, name), sheet);
-  await count(name, sheet, signal, (report, i) => [overview(name, report, i), pairing(name, report, i), details(report)]);
+  await count(name, sheet, signal, h("span.grow"), (report, i) => [overview(name, report, i), pairing(name, report, i), details(report)]);
 }
 
-async function count(name, sheet, signal, drawn) {
+async function count(name, sheet, signal, title, drawn) {
   const open = h("button", { type: "button", onclick: () => openReport(name, open) }, "Open the report");
-  const head = h("div.row", {}, h("h2.grow", {}, h("a", { href: at(name) }, name)));
+  const head = h("div.row", {}, title);
   try {
     const { reports, problem: wrong } = await get("evaluations/figures", { name }, signal);
     if (reports.length) head.append(open);

@@ -36,7 +36,7 @@ function switches(w, operator, result, el) {
     show();
   });
   show();
-  return h("label.chip", {}, box, name);
+  return h("label.chip", { title: operator ? "Switch it off to deny it to everybody" : "" }, box, name);
 }
 
 async function order(w, denied, box, result) {

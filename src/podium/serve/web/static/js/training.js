@@ -93,7 +93,7 @@ async function learn(body, head, name, first, signal) {
 /** The workers by how often they are asked; those behind the first ones go together. */
 function named(rows) {
   const total = new Map();
-  for (const row of rows) for (const [w, n] of Object.entries(row.workers ?? {})) total.set(w, (total.get(w) ?? 0) + n);
+  for (const row of rows) for (const [w, n] of Object.entries(row.workers ?? {})) if (typeof n === "number") total.set(w, (total.get(w) ?? 0) + n);
   return [...total].sort((a, b) => b[1] - a[1]).map(([w]) => w);
 }
 
