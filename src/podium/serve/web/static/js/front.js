@@ -16,7 +16,7 @@ export function front(figures, best, open) {
     return svg("a", { href: open(p.name), class: `point hue${i % 8}`, "aria-label": said },
       svg("line", { x1: x(p), x2: x(p), y1: y(p.low), y2: y(p.high), class: "whisker" }),
       svg("circle", { cx: x(p), cy: y(p.accuracy), r: 11, class: "reach" }),
-      svg("circle", { cx: x(p), cy: y(p.accuracy), r: 5, class: "mark" }, text("title", said)),
+      svg("circle", { cx: x(p), cy: y(p.accuracy), r: 6, class: "mark" }, text("title", said)),
       named.includes(p) ? label(x(p) + (right ? -9 : 9), y(p.accuracy) + 4, short(p.name), right ? "end" : "start") : "");
   });
   return svg("svg", { viewBox: `0 0 ${W} ${H}`, class: "scatter", role: "group", "aria-label": "Accuracy against dollars per question, with intervals and the Pareto front" }, ...axes, svg("polyline", { points: line, class: "front" }), ...marks);

@@ -23,12 +23,13 @@ export async function pool(main, params, signal) {
 }
 
 /** Who is asked: for those who run the server an order to all of it, for others a wish of their own. */
-function switches(w, operator, result, el) {
+function switches(w, operator, { el, result, check }) {
   const box = h("input", { type: "checkbox", role: "switch", checked: operator ? !w.denied : !w.denied && !left().has(w.name), disabled: !operator && Boolean(w.denied) });
   const name = h("span");
   const show = () => {
     name.textContent = box.checked ? "Asked" : operator ? "Denied to everybody" : w.denied ? "Denied by an operator" : "Left out";
     el.classList.toggle("off", !box.checked);
+    check.hidden = !box.checked;
   };
   box.addEventListener("change", async () => {
     if (operator) await order(w, !box.checked, box, result);
@@ -44,6 +45,7 @@ async function order(w, denied, box, result) {
   try {
     await post("pool/deny", { worker: w.name, denied });
     forgetMe();
+    result.parentElement.querySelector(".note")?.remove();
     result.replaceChildren(h("span.soft", {}, denied ? "No later request is given it; runs under way go on." : "It is asked again."));
   } catch (error) {
     box.checked = denied;
@@ -66,7 +68,7 @@ function card(w, operator) {
       w.fallback ? fact("Stands in", w.fallback) : null),
     w.health === "failing" || w.health === "resting" ? h("p.problem.small", {}, w.reason) : null,
     w.denied?.at ? h("p.note.small", {}, `Denied ${ago(w.denied.at)}${w.denied.operator ? ` by ${w.denied.operator}` : ""}.`) : null);
-  el.append(h("div.row", {}, switches(w, operator, result, el), h("span.grow"), w.program || w.denied ? null : check), result);
+  el.append(h("div.row", {}, switches(w, operator, { el, result, check }), h("span.grow"), w.program ? null : check), result);
   return el;
 }
 

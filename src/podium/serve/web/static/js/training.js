@@ -109,9 +109,9 @@ function whom(workers) {
 
 function curves(rows) {
   const number = (key) => (row) => (typeof row[key] === "number" ? row[key] : null);
-  return PLOTS.flatMap(({ title, note, keys, ...how }) => {
-    const known = Object.entries(keys).filter(([key]) => rows.some((r) => typeof r[key] === "number"));
-    return known.length ? [{ ...figure(title, note), ...how, names: known.map(([, n]) => n), reads: known.map(([key]) => number(key)) }] : [];
+  return PLOTS.flatMap(({ title, note, keys, hues, ...how }) => {
+    const known = Object.entries(keys).map(([key, name], i) => ({ key, name, hue: hues?.[i] ?? i })).filter(({ key }) => rows.some((r) => typeof r[key] === "number"));
+    return known.length ? [{ ...figure(title, note), ...how, names: known.map((k) => k.name), reads: known.map((k) => number(k.key)), hues: known.map((k) => k.hue) }] : [];
   });
 }
 
