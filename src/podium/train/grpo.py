@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from accelerate import DistributedType, PartialState
+from accelerate import DistributedType
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch import Tensor
@@ -29,6 +29,7 @@ from podium.errors import ConfigError
 from podium.prompts import Style, planner_messages
 from podium.train.checkpoint import check_reports, needing_room
 from podium.train.pools import Row
+from podium.train.processes import processes
 from podium.train.recipe import Recipe
 from podium.train.reward import advantages_of
 from podium.train.rollouts import Outcome, Rehearsal, Sketch
@@ -351,7 +352,7 @@ def everyones(rollouts: Sequence[Rollout]) -> list[Rollout]:
 
     What travels is what was said; the pools stay where their connections are.
     """
-    if PartialState().num_processes == 1:
+    if processes().num_processes == 1:
         return list(rollouts)
     told = [replace(r, row=Row(r.row.problem, Pool(()))) for r in rollouts]
     return list(gather_object(told))
@@ -375,18 +376,18 @@ def settings(recipe: Recipe, folder: Path) -> GRPOConfig:
     check_reports(grpo.report_to)
     size = grpo.questions * grpo.drafts
     batch = grpo.batch or size
-    processes = PartialState().num_processes
-    if grpo.questions % processes or batch % processes:
+    several = processes().num_processes
+    if grpo.questions % several or batch % several:
         raise ConfigError(
             f"{grpo.questions} questions a step in batches of {batch} cannot be shared by "
-            f"{processes} processes: make both divisible by it"
+            f"{several} processes: make both divisible by it"
         )
     return GRPOConfig(
         output_dir=str(folder),
         seed=recipe.seed,
         max_steps=grpo.steps,
         num_generations=grpo.drafts,
-        per_device_train_batch_size=batch // processes,
+        per_device_train_batch_size=batch // several,
         gradient_accumulation_steps=size // batch,
         max_completion_length=grpo.max_tokens,
         temperature=grpo.temperature,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
@@ -24,6 +23,7 @@ from transformers import TrainerCallback
 from podium.train.checkpoint import needing_room
 from podium.train.grpo import UNKNOWN, Rollout
 from podium.train.plots import page
+from podium.train.processes import processes
 from podium.train.recipe import Recipe
 from podium.train.reward import cost
 from podium.types import Round
@@ -43,7 +43,7 @@ class Monitor(TrainerCallback):
         self.directory, self.recipe = directory, recipe
         self.metrics = Lines(directory / "metrics.jsonl")
         self.samples = Lines(directory / "samples.jsonl")
-        self._first = bool(PartialState().is_main_process)
+        self._first = bool(processes().is_main_process)
         """Of several processes one tells the story; all of them know it."""
         self._figures: dict[str, Any] = {}
         self._warned: set[str] = set()
