@@ -2,8 +2,8 @@
 
     python web/pictures.py [--shelf DIR] [--to docs/images] [SCENE …]
 
-A real server over a scripted upstream, and Chromium. The scenes are ask, run, runs, pool, training
-and evaluations; the last two are of the first directory of their kind on the shelf, and are left
+A real server over a scripted upstream, and Chromium. The scenes are ask, run, runs, training and
+evaluations; the last two are of the first directory of their kind on the shelf, and are left
 out where there is none.
 """
 
@@ -152,32 +152,31 @@ async def runs(studio: Studio) -> None:
     await studio.keep(page, "runs", whole=False)
 
 
-async def pool(studio: Studio) -> None:
-    await _fill(studio.desk)
-    page = await studio.page("pool")
-    await page.locator(".worker").nth(2).wait_for()
-    await studio.keep(page, "pool")
-
-
 async def training(studio: Studio) -> None:
     if name := studio.first(METRICS):
-        page = await studio.page(f"training/{name}")
+        page = await studio.page(f"training/{name}", height=1240)
         await page.locator(".draft").first.wait_for()
-        await studio.keep(page, "training")
+        await page.wait_for_timeout(MOMENT)
+        await page.locator(".bar").evaluate("el => { el.style.position = 'static'; }")
+        box = await page.locator("section", has=page.locator(".drafts")).bounding_box()
+        assert box is not None
+        part = {**box, "height": min(box["height"], 980)}
+        place = studio.to / "web-training-drafts.png"
+        await page.screenshot(path=place, full_page=True, clip=part)
+        await studio.keep(page, "training", whole=False)
 
 
 async def evaluations(studio: Studio) -> None:
     if name := studio.first(RESULTS):
-        page = await studio.page(f"evaluations/{name}")
+        page = await studio.page(f"evaluations/{name}", height=1500)
         await page.locator("circle.mark").first.wait_for()
-        await studio.keep(page, "evaluations")
+        await studio.keep(page, "evaluations", whole=False)
 
 
 SCENES: dict[str, Callable[[Studio], Awaitable[None]]] = {
     "ask": ask,
     "run": run,
     "runs": runs,
-    "pool": pool,
     "training": training,
     "evaluations": evaluations,
 }
@@ -205,7 +204,7 @@ def _stored(number: int, text: str, dice: random.Random) -> Run:
     if number % 10 == 8:
         made, failure = replace(made, answer=None), FAILED[1]
     id = f"{int(started * 1000):011x}{number:08x}"
-    strategy = dice.choice(("podium", "podium", "podium-deep", "single:sieve"))
+    strategy = dice.choice(("podium", "podium", "careful"))
     return Run(id, Question(text), strategy, NAMES, (made,), started=started,
                seconds=20 * dice.random(), failure=failure)  # fmt: skip
 
@@ -258,9 +257,7 @@ async def served(gate: asyncio.Event) -> AsyncIterator[tuple[str, Desk]]:
     with tempfile.TemporaryDirectory() as folder:
         async with Upstream(_scripts(gate)) as upstream:
             desk = Desk(Podium(_config(Path(folder), upstream)))
-            server = uvicorn.Server(
-                uvicorn.Config(build(desk), ws="none", lifespan="off", log_config=None)
-            )
+            server = uvicorn.Server(uvicorn.Config(build(desk), ws="none", log_config=None))
             listener = socket.create_server(("127.0.0.1", 0))
             task = asyncio.create_task(server._serve([listener]))
             yield f"http://127.0.0.1:{listener.getsockname()[1]}", desk

@@ -120,16 +120,16 @@ const lately = (rows, key) => mean(rows.map((r) => (typeof r[key] === "number" ?
 function tile([name, key, show], rows) {
   const now = lately(rows, key);
   const then = lately(rows.slice(0, Math.min(5, rows.length)), key);
-  const change = rows.length > 5 && now !== null && then !== null && show(now) !== show(then) ? h("span.soft.small", {}, `from ${show(then)}`) : null;
-  return h("div.tile", { title: "The mean of the last five steps, and of the first five" }, h("div.soft.small", {}, name), h("div.row", {}, h("b", {}, now === null ? "–" : show(now)), change), spark(mean(rows.map((r) => r[key] ?? null)).filter((v) => v !== null)));
+  const before = rows.length > 5 && then !== null ? `from ${show(then)}` : "";
+  return h("div.tile", { title: "The mean of the last five steps, and of the first five" }, h("div.soft.small", {}, name), h("b", {}, now === null ? "–" : show(now)), h("div.soft.small", {}, before), spark(mean(rows.map((r) => r[key] ?? null)).filter((v) => v !== null)));
 }
 
 function progress(el, rows, { of, finished }) {
   const last = rows.at(-1);
   const pace = lately(rows, "seconds");
   const left = of && !finished ? (of - last.step) * (pace ?? 0) : 0;
-  const words = [`Step ${last.step}${of ? ` of ${of}` : ""}:`, finished ? "finished," : null, pace ? `${seconds(pace)} a step` : null, left > 0 ? `about ${seconds(left)} left` : null].filter(Boolean);
-  el.replaceChildren(h("div.row", {}, h("span.pill", { class: finished ? "good" : "live" }, finished ? "finished" : last.step === of ? "reporting" : "learning"), h("span.soft.num", {}, words.join(" "))),
+  const words = [pace ? `${seconds(pace)} a step` : null, left > 0 ? `about ${seconds(left)} left` : null].filter(Boolean).join(", ");
+  el.replaceChildren(h("div.row", {}, h("span.pill", { class: finished ? "good" : "live" }, finished ? "finished" : last.step === of ? "reporting" : "learning"), h("span.soft.num", {}, `Step ${last.step}${of ? ` of ${of}` : ""}: ${words}`)),
     of ? h("div.meter", { role: "meter", "aria-label": "Steps done", "aria-valuemin": "0", "aria-valuemax": String(of), "aria-valuenow": String(last.step) }, place(h("i"), { width: `${(100 * last.step) / of}%` })) : "");
 }
 
