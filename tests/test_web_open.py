@@ -14,6 +14,7 @@ from podium.serve import visit
 from podium.serve.keys import Key
 from podium.testing import Say, Upstream
 from serving import config, served
+from test_serve_process import running
 from test_web import CONFIG
 
 PODIUM = """
@@ -29,7 +30,7 @@ def browser(tmp_path, monkeypatch):
     """A browser that notes which address it was given."""
     noted = tmp_path / "opened"
     script = tmp_path / "browser"
-    script.write_text(f'#!/bin/sh\necho "$1" >> {noted}\n')
+    script.write_text(f'#!/bin/sh\necho "$1" >> {noted}\necho "opened $1" >&2\n')
     script.chmod(0o755)
     monkeypatch.setenv("BROWSER", f"{script} %s")
     return noted
@@ -89,6 +90,15 @@ async def test_without_a_server_the_page_is_there_until_it_is_interrupted(tmp_pa
                 await process.wait()
             assert process.returncode == 0
         assert browser.read_text().split() == [page]
+
+
+async def test_a_server_shows_its_page_where_it_is_told_to(tmp_path, browser):
+    path = tmp_path / "podium.toml"
+    store, nowhere = tmp_path / "podium.sqlite", "http://127.0.0.1:1"
+    path.write_text(CONFIG.format(store=store, url=nowhere))
+    async with running(path, "--open") as process:
+        page = str(process.openai.base_url).removesuffix("v1/")
+        assert (await process.line("opened")).split() == ["opened", page]
 
 
 async def test_with_keys_and_no_server_it_says_what_is_missing_before_anything_is_asked(tmp_path):
