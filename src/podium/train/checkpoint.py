@@ -27,8 +27,8 @@ REPORTS = ("tensorboard", "trackio", "wandb")
 """Places to report to whose packages have their names."""
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-SAID_FULL = ("os error 28", "os error 27", "os error 122", "PytorchStreamWriter")
-"""What libraries say that keep the number of the error to themselves."""
+SAID_FULL = ("os error 28", "os error 27", "os error 122", "inline_container.cc")
+"""What libraries say that keep the number of the error to themselves: safetensors, then torch."""
 
 
 @contextmanager

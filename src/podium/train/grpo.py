@@ -27,7 +27,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from podium.errors import ConfigError
 from podium.prompts import Style, planner_messages
-from podium.train.checkpoint import check_reports, needing_room
+from podium.train.checkpoint import check_reports, last_whole, needing_room
 from podium.train.pools import Row
 from podium.train.processes import processes
 from podium.train.recipe import Recipe
@@ -136,9 +136,15 @@ class ConductorTrainer(GRPOTrainer):
         super().__init__(reward_funcs=_last_reward, rollout_func=self._play, **settings)
         self.remove_callback(PrinterCallback)
 
-    def train(self, *given: Any, **named: Any) -> Any:
-        """As many steps as the recipe says; TRL takes none for as many as there are questions."""
-        return super().train(*given, **named) if self.recipe.grpo.steps else None
+    def train(self, *_: Any, **__: Any) -> Any:
+        """As many steps as the recipe says, on from the last checkpoint that is whole.
+
+        TRL takes no steps for as many as there are questions.
+        """
+        there = last_whole(Path(self.args.output_dir))
+        if not self.recipe.grpo.steps:
+            return None
+        return super().train(resume_from_checkpoint=str(there) if there else None)
 
     # Rollouts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from podium.conductor import Conductor
 from podium.errors import LimitError, WorkflowError
@@ -41,7 +42,19 @@ class Outcome:
 class Purse(Ledger):
     """What a whole training may spend; no draft is to blame for finding it empty."""
 
-    empty = False
+    def __init__(self, limits: Limits, file: Path | None = None) -> None:
+        """Open it, with what was spent before the run was stopped if there is a file that says."""
+        super().__init__(limits)
+        self.file, self.empty = file, False
+        if file is not None and file.exists():
+            self.dollars = float(file.read_text())
+
+    def keep(self) -> None:
+        """Write down what is spent, for whoever goes on after us."""
+        if self.file is not None and self.limits.dollars is not None:
+            partial = self.file.with_suffix(".partial")
+            partial.write_text(f"{self.dollars:.6f}")
+            partial.replace(self.file)
 
     def _check(self, tokens: int, dollars: float) -> None:
         try:
@@ -67,12 +80,8 @@ class Rehearsal:
             LimitError: the training has spent what it may. Its drafts get no reward then.
         """
         outcomes = await asyncio.gather(*map(self._one, sketches))
-        if isinstance(self.ledger, Purse) and self.ledger.empty:
-            raise LimitError(
-                f"the training has spent ${self.ledger.dollars:.4g} of its "
-                f"${self.ledger.limits.dollars:g}: raise `dollars` and start again, and it goes on "
-                "from its last checkpoint"
-            )
+        if isinstance(self.ledger, Purse):
+            _settle(self.ledger)
         return list(outcomes)
 
     async def _one(self, sketch: Sketch) -> Outcome:
@@ -94,6 +103,15 @@ class Rehearsal:
         answered = done.answer is not None and done.failure is None
         score = await problem.score(done.answer or "") if answered else None
         return Outcome(done, score, reward(done, score, self.scale))
+
+
+def _settle(purse: Purse) -> None:
+    purse.keep()
+    if purse.empty:
+        raise LimitError(
+            f"the training has spent ${purse.dollars:.4g} of its ${purse.limits.dollars:g}: raise "
+            "`dollars` and start again, and it goes on from its last checkpoint"
+        )
 
 
 def _blamed(done: Round, pool: Pool) -> Round:
