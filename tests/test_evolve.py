@@ -250,7 +250,7 @@ def test_a_new_worker_joins_from_the_old_head_and_takes_what_only_it_knows(tmp_p
     begun = recipe(wider) | {"start": str(old), "evolution": {"generations": 0}}
     before = Head.load(train_trinity(begun, tmp_path / "new"))
     assert before.workers == ("a", "b", "new")
-    assert before.rows == Head.load(old).for_workers(before.workers).rows
+    assert before.weights == Head.load(old).for_workers(before.workers).weights
     shutil.copytree(tmp_path / "old", tmp_path / "more", ignore=only_states)
     grown = recipe(wider) | {"start": str(old)}
     train_trinity(grown, tmp_path / "more")

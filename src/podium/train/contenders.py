@@ -17,7 +17,8 @@ from podium.train import routers
 from podium.train.episodes import Played
 from podium.train.evolve import population_size
 from podium.train.routers import Basis
-from podium.train.trinity import Training, evolved, moved
+from podium.train.search import evolved, moved
+from podium.train.trinity import Training
 from podium.trinity import Head
 
 if TYPE_CHECKING:

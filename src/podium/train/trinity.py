@@ -12,21 +12,22 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from podium.app import Podium
 from podium.errors import ConfigError
 from podium.ledger import Ledger
 from podium.models import KNOWN, find_model
 from podium.train import data, routers
 from podium.train.data import Problem
 from podium.train.episodes import Heard, Measured, Stand, measure
-from podium.train.evolve import Bonuses, Evolution
+from podium.train.evolve import Bonuses
 from podium.train.recipe import Model, Recipe
+from podium.train.search import evolved
 from podium.train.trinity_recipe import ModelSection, TrinityRecipe, read_recipe
 from podium.trinity import (
     CachedStates,
@@ -40,6 +41,7 @@ from podium.trinity import (
 from podium.trinity.prompts import coordinator_messages
 from podium.trinity.states import file_digest
 from podium.types import Limits
+from podium.types import Rules as Denials
 from podium.workers import Pool
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ class Training:
     settings: TrinityRecipe
     out: Path
     stand: Stand
+    exam: Stand
+    """Where test is played: on the same workers, unless others only stood in for them."""
     blank: Head
     """No opinion yet, or what an earlier head knows of this pool."""
     problems: dict[data.Split, list[Problem]]
@@ -112,12 +116,17 @@ class Training:
             scales = await source_of_states.tunable(reading.tuned)
             reading = replace(reading, offsets=(0.0,) * scales)
         ledger = Ledger(Limits(dollars=settings.dollars))
-        stand = _stand(settings, source.pool, states, ledger)
-        read = {s: await _read(states, reading, some) for s, some in problems.items()}
-        measured = {s: await _measured(out, s, some, stand) for s, some in problems.items()}
+        stand = Stand(source.pool, states, settings.limits.value(), ledger)
+        pool, close = _examined(settings, source)
+        exam = stand if pool is source.pool else replace(stand, pool=pool)
         blank = _blank(settings, reading, source.pool.names)
+        read = {s: await _read(states, reading, some) for s, some in problems.items()}
+        measured = {
+            s: await _measured(out, s, some, exam if s == "test" else stand)
+            for s, some in problems.items()
+        }
         found = Training(
-            settings, out, stand, blank, problems, read, read["train"], measured, source.close
+            settings, out, stand, exam, blank, problems, read, read["train"], measured, close
         )
         return replace(found, variety=await _variety(found))
 
@@ -125,12 +134,11 @@ class Training:
         """The same questions and workers under other settings, in a directory of its own."""
         out = self.out / label
         out.mkdir(exist_ok=True)
-        states = self.stand.states
-        stand = _stand(settings, self.stand.pool, states, self.stand.ledger)
         reading = replace(self.reading, position=settings.model.position)
-        read = {s: await _read(states, reading, some) for s, some in self.problems.items()}
         blank = _blank(settings, reading, self.workers)
-        found = replace(self, settings=settings, out=out, stand=stand, blank=blank, states=read)
+        states = self.stand.states
+        read = {s: await _read(states, reading, some) for s, some in self.problems.items()}
+        found = replace(self, settings=settings, out=out, blank=blank, states=read)
         return replace(found, variety=await _variety(found))
 
     @property
@@ -187,108 +195,6 @@ class Training:
         played = await self.stand.play(head, self.problems["dev"])
         worth = played.fitness(self.weights(price), self.settings.rules.turns)
         return {"accuracy": played.accuracy, "dollars": played.dollars, "fitness": worth or 0.0}
-
-
-def moved(head: Head, vector: Array, basis: routers.Basis) -> Head:
-    """A head with its weights, and its model's tuned values, moved along a vector."""
-    import numpy as np
-
-    cut = len(head.rows) * basis.to.shape[1]
-    rows = np.array(head.rows) + basis.rows(vector[:cut])
-    offsets = np.array(head.reading.offsets) + vector[cut:]
-    reading = replace(head.reading, offsets=tuple(offsets.tolist()))
-    return replace(head, reading=reading, rows=tuple(map(tuple, rows.tolist())))
-
-
-async def evolved(
-    training: Training, price: float, basis: routers.Basis, start: Head, label: str
-) -> Head:
-    """Evolve from a head, generation by generation, each written down before the next."""
-    import numpy as np
-
-    settings = training.settings.evolution
-    search = Evolution(
-        np.zeros(training.size(basis)),
-        sigma=settings.sigma,
-        seed=training.settings.seed,
-        population=settings.population,
-    )
-
-    def place(vector: Array) -> Head:
-        return moved(start, vector, basis)
-
-    kept = _Log(training.out / f"evolution-{label}.jsonl")
-    best, best_head = -1e9, start
-    while True:
-        done = search.generation
-        line = kept.line(done) or await _generation(training, search, price, place)
-        kept.keep(done, line)
-        if (dev := line.get("dev")) and dev["fitness"] > best:
-            best, best_head = dev["fitness"], place(search.mean)
-        if done == settings.generations:
-            return replace(best_head, log=tuple(kept.lines))
-        search.tell(line["fitness"])
-
-
-async def _generation(
-    training: Training, search: Evolution, price: float, place: Callable[[Array], Head]
-) -> dict[str, Any]:
-    """Look at dev when it is time, then play every candidate's episodes."""
-    settings = training.settings.evolution
-    number, line = search.generation, dict[str, Any](generation=search.generation)
-    if number % settings.validate_every == 0 or number == settings.generations:
-        line["dev"] = await training.validate(place(search.mean), price)
-    if number == settings.generations:
-        return line
-    seed = number if settings.sampled else None
-    played = await asyncio.gather(
-        *(
-            training.stand.play(place(vector), _draw(training, number, i), seed=seed)
-            for i, vector in enumerate(search.ask())
-        )
-    )
-    weights, turns = training.weights(price), training.settings.rules.turns
-    line["fitness"] = [p.fitness(weights, turns) for p in played]
-    line["dropped"] = sum(p.dropped for p in played)
-    line["sigma"] = search.sigma
-    log.info("generation %d: %s", number, _middle(line["fitness"]))
-    return line
-
-
-def _draw(training: Training, generation: int, candidate: int) -> list[Problem]:
-    settings = training.settings
-    own = "" if settings.evolution.same_questions else candidate
-    rng = Random(f"{settings.seed} {generation} {own}")
-    return rng.choices(training.problems["train"], k=settings.evolution.repeats)
-
-
-def _middle(fitness: Sequence[float | None]) -> str:
-    known = [f for f in fitness if f is not None]
-    return f"{sum(known) / len(known):.3f}" if known else "nothing scored"
-
-
-class _Log:
-    """One line per generation. A line that was cut off by a kill never was."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        whole, _, _ = text.rpartition("\n")
-        self.lines: list[dict[str, Any]] = [json.loads(line) for line in whole.splitlines()]
-        if path.exists():
-            path.write_text(f"{whole}\n" if whole else "", encoding="utf-8")
-
-    def line(self, generation: int) -> dict[str, Any] | None:
-        return self.lines[generation] if generation < len(self.lines) else None
-
-    def keep(self, generation: int, line: dict[str, Any]) -> None:
-        if generation < len(self.lines):
-            return
-        self.lines.append(line)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _as_recipe(settings: TrinityRecipe) -> Recipe:
@@ -359,8 +265,22 @@ def _some(problems: list[Problem], split: data.Split, settings: TrinityRecipe) -
     return kept[:most]
 
 
-def _stand(settings: TrinityRecipe, pool: Pool, states: States, ledger: Ledger) -> Stand:
-    return Stand(pool, states, settings.limits.value(), ledger)
+def _examined(
+    settings: TrinityRecipe, source: data.Source
+) -> tuple[Pool, Callable[[], Awaitable[None]]]:
+    """Whom test is played with, and how to let go of everybody."""
+    if not settings.exam:
+        return source.pool, source.close
+    podium = Podium.open(settings.exam)
+    missing = set(source.pool.names) - set(podium.pool.names)
+    if missing:
+        raise ConfigError(f"{settings.exam} has no worker {min(missing)!r}, which is trained on")
+
+    async def close() -> None:
+        await source.close()
+        await podium.close()
+
+    return podium.pool.only(Denials(frozenset(source.pool.names))), close
 
 
 def _blank(settings: TrinityRecipe, reading: Reading, workers: Sequence[str]) -> Head:

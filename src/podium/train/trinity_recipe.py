@@ -93,6 +93,9 @@ class TrinityRecipe(Section):
     data: Data
     questions: Questions = Questions()
     pool: PoolSection = PoolSection()
+    exam: str = ""
+    """A podium.toml with workers of the same names who are asked on test, where those of the
+    training only stand in for them."""
     roles: tuple[Role, ...] = ()
     """None trains a router."""
     rules: RulesSection = RulesSection()

@@ -75,6 +75,7 @@ async def report(training: Training, heads: Mapping[float, Head]) -> dict[str, A
         "front": [point.summary(best) for point in points],
         "ablations": [p.summary(chosen) for p in await _ablations(training, price)],
         "curve": _curve(heads[price]),
+        "examined": training.settings.exam or "the workers of the training",
         "episodes": training.stand.played,
         "dropped": training.stand.dropped,
     }
@@ -124,7 +125,7 @@ async def _choose(training: Training, heads: Mapping[float, Head], best: Point) 
 
 async def _held(name: str, head: Head, training: Training, price: float) -> Point:
     ids = [p.id for p in training.problems["test"]]
-    played = await training.stand.play(head, training.problems["test"])
+    played = await training.exam.play(head, training.problems["test"])
     return Point(name, price, *aligned(played, ids))
 
 
@@ -171,7 +172,7 @@ def _ceiling(training: Training) -> float:
 
 
 async def _use(training: Training, head: Head) -> dict[str, int]:
-    played = await training.stand.play(head, training.problems["test"])
+    played = await training.exam.play(head, training.problems["test"])
     return dict(Counter(name for e in played.episodes for name in e.picks).most_common())
 
 
