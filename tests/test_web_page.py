@@ -22,7 +22,7 @@ from pages import (
 )
 from podium.serve.keys import Key
 from podium.testing import Refuse, Say
-from podium.types import Question, Step
+from podium.types import Failure, Question, Step
 from serving import worker, workflow
 from test_web_payloads import PAYLOADS
 
@@ -211,6 +211,34 @@ async def test_with_keys_the_page_asks_for_one_and_shows_its_runs_alone(serve, l
     await other.page.get_by_role("dialog").get_by_label("Key").fill(two)
     await other.page.keyboard.press("Enter")
     await other.see("No run is like that.")
+
+
+async def test_an_operator_looks_at_the_runs_of_a_key_and_at_a_kind_of_failure(serve, look):
+    server = await serve(["ok"])
+    boss = await server.desk.keys.new(Key("k1", "boss"))
+    await server.desk.keys.new(Key("k2", "guest", daily=1.0))
+    server.desk._operators = frozenset({"boss"})
+    broke = Failure("LimitError", "the dollars are spent", "limits")
+    for i, failure in enumerate((None, broke)):
+        run = replace(stored(number(i), "so", question=f"Riddle {i}"), failure=failure)
+        await server.desk.podium.store.end_run(run, owner="k2", config="")
+    sight = await look(server.url)
+    await sight.open("runs")
+    await sight.page.get_by_role("dialog").get_by_label("Key").fill(boss)
+    await sight.page.keyboard.press("Enter")
+    await sight.see("No run is like that.")
+    await sight.page.get_by_label(re.compile("^Key")).select_option("guest")
+    rows = sight.page.locator(".runs tbody tr")
+    await rows.nth(1).wait_for()
+    await sight.page.get_by_label("Failure").select_option("LimitError")
+    await rows.nth(1).wait_for(state="detached")
+    await sight.see("Riddle 1", ".runs")
+    assert await sight.page.evaluate("location.hash") == "#/runs?failure=LimitError&key=k2"
+    await sight.picture("runs-operator")
+    await rows.first.get_by_role("link").click()
+    await sight.see("the dollars are spent")
+    await sight.open("spend")
+    await sight.see("$0 of $1.00 today")
 
 
 async def test_no_payload_runs_is_fetched_or_leaves_a_handle(serve, look, tmp_path):
