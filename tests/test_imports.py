@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "podium"
 AROUND = {"eval", "train", "serve", "trinity", "cli", "testing"}
 MAY_IMPORT = {
     "core": set(),
+    "app": {"trinity"},
     "testing": set(),
     "eval": {"trinity"},
     "trinity": set(),
@@ -25,6 +26,8 @@ def part(path: Path) -> str:
     first = path.relative_to(SOURCE).parts[0].removesuffix(".py")
     if first == "__main__":
         return "cli"
+    if first == "app":  # where everything is put together
+        return "app"
     return first if first in AROUND else "core"
 
 

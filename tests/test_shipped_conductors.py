@@ -1,0 +1,49 @@
+"""The trained Conductors that ship with Podium: how they are used, with no torch."""
+
+import json
+
+import pytest
+
+from podium import Limits, Member, Pool, Question, Terms
+from podium.checkpoints import find_checkpoint, load_conductor
+from podium.errors import ConfigError
+from podium.ledger import Ledger
+from podium.models import ADAPTERS, embedded_model
+from podium.testing import ScriptedWorker
+from podium.workers.tools import VoteWorker
+
+SHIPPED = sorted(path.parent.name for path in ADAPTERS.glob("*/conductor.json"))
+
+
+def team(names: tuple[str, ...]) -> Pool:
+    models = [Member(ScriptedWorker(n, ["The answer is (B)."])) for n in names if n != "vote"]
+    return Pool((*models, Member(VoteWorker(), program=True)))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_conductor_says_how_it_wants_to_be_used(name):
+    said = json.loads((ADAPTERS / name / "conductor.json").read_text())
+    manner = find_checkpoint(name).manner
+    assert said["base"] == manner.base == "smollm2-135m-instruct"
+    assert said["base_digest"]
+    assert manner.workers and manner.steps <= 5
+    assert (ADAPTERS / name / "conductor.gguf").stat().st_size < 6_000_000
+
+
+async def test_the_recorded_conductor_asks_the_strongest_first():
+    try:
+        embedded_model()
+    except ConfigError as missing:
+        pytest.skip(str(missing))
+    pool = team(find_checkpoint("recorded").manner.workers)
+    conductor, limits = load_conductor("recorded", pool, Limits())
+    question = Question("Which gas do plants take in?\nA. oxygen\nB. carbon dioxide\nC. helium")
+    run = await conductor.solve(question, Terms(Ledger(limits)))
+    assert run.rounds[-1].results[0].worker == "gpt-4o-2024-05-13"
+    assert run.answer == "The answer is (B)."
+
+
+def test_a_pool_without_one_of_its_workers_is_refused():
+    pool = team(("mathstral-7B",))
+    with pytest.raises(ConfigError, match="the pool has no 'gpt-4o"):
+        load_conductor("recorded", pool, Limits())
