@@ -16,7 +16,8 @@ SHIPPED = sorted(path.parent.name for path in ADAPTERS.glob("*/conductor.json"))
 
 
 def team(names: tuple[str, ...]) -> Pool:
-    models = [Member(ScriptedWorker(n, ["The answer is (B)."])) for n in names if n != "vote"]
+    said = "The answer is (B)."
+    models = [Member(ScriptedWorker(lambda _: said, name=n)) for n in names if n != "vote"]
     return Pool((*models, Member(VoteWorker(), program=True)))
 
 

@@ -48,7 +48,7 @@ def test_a_tiny_model_learns_whom_to_ask(learned: Path):
     accuracy = [row["accuracy"] for row in metrics(learned)]
     assert len(accuracy) == 40
     assert sum(accuracy[:4]) / 4 < 0.6
-    assert sum(accuracy[-4:]) / 4 > 0.75
+    assert sum(accuracy[-4:]) / 4 > 0.7
 
 
 def test_every_trainable_parameter_moves(learned: Path, base: Path):

@@ -22,6 +22,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from podium.prompts import WHOLE
 from podium.train.grpo import Writer
 from podium.train.pools import Row
+from podium.train.processes import processes
 from podium.train.recipe import Cold
 from podium.types import Completion, Draft, Round, Step, StepResult, Workflow
 from podium.workers import Pool
@@ -104,11 +105,12 @@ def _past(workflow: Workflow, pool: Pool, rng: Random) -> Round:
 def teach(model: Any, lesson: Lesson, folder: Path) -> None:
     """One pass over the lesson. It follows from the seed, so a run that was stopped begins anew."""
     settings = lesson.settings
+    together = settings.under_one_prompt * processes().num_processes
     arguments = TrainingArguments(
         output_dir=str(folder),
         seed=lesson.seed,
         num_train_epochs=1,
-        per_device_train_batch_size=max(1, settings.batch // settings.under_one_prompt),
+        per_device_train_batch_size=max(1, settings.batch // together),
         learning_rate=settings.learning_rate,
         lr_scheduler_type="linear",
         warmup_steps=WARM_UP,

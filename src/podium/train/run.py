@@ -21,19 +21,20 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from podium.app import single
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.eval.statistics import mcnemar
-from podium.ledger import Ledger
 from podium.planner import ModelPlanner
 from podium.train import data
+from podium.train.checkpoint import check, needing_room
 from podium.train.data import Problem, Source
 from podium.train.pools import Row, drawn
 from podium.train.recipe import Recipe, load
 from podium.train.report import Held, hold
+from podium.train.rollouts import Purse
 from podium.types import Limits, Sampling
 from podium.workers.transformers import TransformersWorker
 
@@ -52,12 +53,15 @@ def train(recipe_path: Path | str, out: Path | str, *, dry_run: bool = False) ->
     Raises:
         ConfigError: the recipe, its data, pool or model cannot be used, or the directory holds a
             run of another recipe.
+        LimitError: what it may spend is spent.
+        StoreError: the disk is full.
     """
     recipe, directory = load(recipe_path), Path(out)
     with asyncio.Runner() as runner:
         run = _Run(recipe, directory, runner)
         try:
-            return run.plan() if dry_run else run.go()
+            with needing_room(directory):
+                return run.plan() if dry_run else run.go()
         finally:
             runner.run(run.close())
 
@@ -67,6 +71,7 @@ class _Run:
         self.recipe, self.directory, self.runner = recipe, directory, runner
         self.source: Source = data.load(recipe)
         _check_prices(recipe, self.source)
+        check(recipe)
 
     async def close(self) -> None:
         await self.source.close()
@@ -89,30 +94,37 @@ class _Run:
         }
 
     def go(self) -> dict[str, Any]:
+        """Train and report. Of several processes the first one chooses, writes and reports."""
         from transformers import set_seed
 
         from podium.train.checkpoint import load_model
+        from podium.train.processes import processes
 
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._claim()
-        rows = drawn(self._chosen(), self.source.pool, self.recipe)
+        mine = processes()
+        with mine.main_process_first():  # the others find what it wrote
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._claim()
+            problems = self._chosen()
+        rows = drawn(problems, self.source.pool, self.recipe)
         set_seed(self.recipe.seed)
         model, tokenizer = load_model(self.recipe.model)
         writer = self._writer(tokenizer)
         self._warm_up(model, rows, writer)
         self._learn(model, rows, writer)
-        return self._report()
+        return self._report() if mine.is_main_process else {}
 
     def _claim(self) -> None:
         """Make the directory this recipe's own, or see that it is."""
         file, body = self.directory / "recipe.json", self.recipe.model_dump(mode="json")
-        if file.exists() and (there := json.loads(file.read_text())) != body:
-            differ = sorted(k for k in body if body[k] != there.get(k))
+        there = json.loads(file.read_text()) if file.exists() else body
+        # Whoever has spent it may add to it and go on.
+        differ = sorted(k for k in body if body[k] != there.get(k) and k != "dollars")
+        if differ:
             raise ConfigError(
                 f"{self.directory} holds a run of another recipe, which differs in "
                 f"{', '.join(differ)}: choose another directory"
             )
-        file.write_text(json.dumps(body, indent=1))
+        _keep(file, json.dumps(body, indent=1))
 
     def _chosen(self) -> list[Problem]:
         """The problems to learn from, in an order that the seed decides."""
@@ -131,7 +143,7 @@ class _Run:
     def _measured(self, problems: Sequence[Problem]) -> list[list[float | None]]:
         file = self.directory / "measured.json"
         if not file.exists():
-            file.write_text(json.dumps(self.runner.run(data.measure(problems, self.source.pool))))
+            _keep(file, json.dumps(self.runner.run(data.measure(problems, self.source.pool))))
         scores: list[list[float | None]] = json.loads(file.read_text())
         return scores
 
@@ -143,6 +155,7 @@ class _Run:
     def _warm_up(self, model: Any, rows: Sequence[Row], writer: Writer) -> None:
         from podium.train.checkpoint import restore
         from podium.train.cold import Lesson, teach
+        from podium.train.processes import processes
 
         if self.recipe.cold is None:
             return
@@ -150,12 +163,11 @@ class _Run:
         if not restore(model, done):
             lesson = Lesson(self.recipe.cold, rows, writer, self.recipe.seed)
             teach(model, lesson, self.directory / "cold.partial")
-            model.save_pretrained(self.directory / "cold.partial")
-            (self.directory / "cold.partial").rename(done)
+            if processes().is_main_process:
+                model.save_pretrained(self.directory / "cold.partial")
+                (self.directory / "cold.partial").rename(done)
 
     def _learn(self, model: Any, rows: Sequence[Row], writer: Writer) -> None:
-        from transformers import trainer_utils
-
         from podium.train.checkpoint import complete
         from podium.train.grpo import ConductorTrainer, dataset, settings
         from podium.train.monitor import Monitor
@@ -168,9 +180,7 @@ class _Run:
             self.recipe,
             rows,
             writer=writer,
-            rehearsal=Rehearsal(
-                limits, Ledger(Limits(dollars=self.recipe.dollars)), self.recipe.reward
-            ),
+            rehearsal=Rehearsal(limits, self._purse(), self.recipe.reward),
             runner=self.runner,
             watch=monitor.watch,
             model=model,
@@ -179,21 +189,25 @@ class _Run:
             train_dataset=dataset(rows),
             callbacks=[monitor],
         )
-        there = (
-            cast(Any, trainer_utils).get_last_checkpoint(str(folder)) if folder.exists() else None
-        )
-        trainer.train(resume_from_checkpoint=there)
+        trainer.train()
         trainer.save_model(str(self.directory / "checkpoint"))
-        complete(self.directory / "checkpoint", self.recipe, self.source.pool.names)
+        if trainer.is_world_process_zero():
+            complete(self.directory / "checkpoint", self.recipe, self.source.pool.names)
+
+    def _purse(self) -> Purse:
+        """What this process may spend of the training's dollars."""
+        from podium.train.processes import processes
+
+        mine, dollars = processes(), self.recipe.dollars
+        share = dollars and dollars / mine.num_processes
+        return Purse(Limits(dollars=share), self.directory / f"spent-{mine.process_index}.txt")
 
     def _choose(self) -> dict[str, float]:
         """Keep the best of the last checkpoints on the dev split; what each of them scored."""
-        from podium.train.checkpoint import complete
+        from podium.train.checkpoint import complete, step_of
 
         settings, kept = self.recipe.report, self.directory / "checkpoint"
-        saved = sorted(
-            (self.directory / "grpo").glob("checkpoint-*"), key=lambda p: int(p.name[11:])
-        )
+        saved = sorted((self.directory / "grpo").glob("checkpoint-*"), key=step_of)
         if not settings.choose or not saved:
             return {}
         dev, scores = self.source.of("dev")[: settings.choose_on], {}
@@ -230,6 +244,13 @@ class _Run:
             found[split] = {"p": p, "best_single": best.name, "strategies": rows}
         (self.directory / "report.json").write_text(json.dumps(found, indent=1))
         return found
+
+
+def _keep(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    partial = file.with_suffix(".partial")
+    partial.write_text(text)
+    partial.replace(file)
 
 
 def _check_prices(recipe: Recipe, source: Source) -> None:
