@@ -12,6 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from typing import Literal
 
@@ -50,6 +51,8 @@ class Problem:
     item: Item
     plan: tuple[Step, ...] = ()
     """One way to take it apart, for the cold start; who works on it is left open."""
+    kind: str = ""
+    """What it asks for. Every step of a training meets each kind in its due share."""
 
     @property
     def id(self) -> str:
@@ -109,10 +112,10 @@ def _kept(members: Sequence[Member], settings: PoolSection) -> tuple[Member, ...
 
 def _world(directory: Path) -> Source:
     recorded = world.World.load(directory)
+    parts: tuple[Split, ...] = ("train", "dev", "test")
     splits: dict[Split, Sequence[Problem]] = {
-        "train": [*map(Problem, recorded.split("train"))],
-        "dev": [*map(Problem, recorded.split("dev"))],
-        "test": [*map(Problem, recorded.split("test"))],
+        part: [Problem(item, kind=item.category or "") for item in recorded.split(part)]
+        for part in parts
     }
     pool = Pool(tuple(_replayed(name, recorded) for name in recorded.workers))
     return Source(splits, pool, _nothing)
@@ -147,7 +150,7 @@ def _tiny(recipe: Recipe) -> Source:
     splits: dict[Split, Sequence[Problem]] = {
         split: [
             _tiny_problem(split, i, item)
-            for i, item in enumerate(questions.generate(recipe.data.seed, size, split))
+            for i, item in enumerate(_tiny_items(recipe.data.seed, size, split))
         ]
         for split, size in sizes.items()
     }
@@ -162,15 +165,24 @@ def _tiny(recipe: Recipe) -> Source:
     return Source(splits, Pool(tuple(exact)), _nothing)
 
 
+def _tiny_items(seed: int, size: int, split: Split) -> list[questions.Item]:
+    """Half of one skill, which tell who can do what; the other half builds on it."""
+    singles = questions.generate(seed, size // 2, split, ("single",))
+    return [*singles, *questions.generate(seed, size - size // 2, split, ("chain", "merge"))]
+
+
 def _tiny_problem(split: Split, number: int, made: questions.Item) -> Problem:
     plan = tuple(Step(0, call.subtask, call.access) for call in made.calls)
-    id = f"tiny/{split}/{number}"
-    return Problem(Item(id, made.question, made.answer, "exact", made.kind, split), plan)
+    item = Item(f"tiny/{split}/{number}", made.question, made.answer, "exact", made.kind, split)
+    alone = made.kind == "single"
+    return Problem(item, plan, f"{made.kind} {made.skills[0]}" if alone else made.kind)
 
 
 def _facts(seed: int, n: int) -> list[Problem]:
     return [
-        Problem(Item(f"tiny/fact/{i}", q, a, "mentions", "fact", "train"), (Step(0, WHOLE),))
+        Problem(
+            Item(f"tiny/fact/{i}", q, a, "mentions", "fact", "train"), (Step(0, WHOLE),), "fact"
+        )
         for i, (q, a) in enumerate(facts(seed, n, "train"))
     ]
 
@@ -249,6 +261,22 @@ def of_the_best(
 def contested(scores: Sequence[float | None]) -> bool:
     known = [s for s in scores if s is not None]
     return bool(known) and min(known) < 1.0 <= max(known)
+
+
+def dealt(problems: Sequence[Problem], rng: Random) -> list[Problem]:
+    """In random order, but with each kind spread evenly over the whole.
+
+    A step with few kinds of questions pushes towards whoever is good at those, for all questions.
+    """
+    kinds: dict[str, list[Problem]] = {}
+    for problem in problems:
+        kinds.setdefault(problem.kind, []).append(problem)
+    places: list[tuple[float, Problem]] = []
+    for kind in sorted(kinds):
+        some, first = kinds[kind], rng.random()
+        rng.shuffle(some)
+        places += [((first + i) / len(some), problem) for i, problem in enumerate(some)]
+    return [problem for _, problem in sorted(places, key=lambda placed: placed[0])]
 
 
 def expected(recipe: Recipe, source: Source) -> dict[str, float]:

@@ -132,7 +132,7 @@ class ConductorTrainer(GRPOTrainer):
         self.rehearsal, self.runner, self.watch = rehearsal, runner, watch
         self._batch: list[Row] = []
         self._rollouts: list[Rollout] = []
-        self._habit = Habit()
+        self._habits = self._no_habits()
         super().__init__(reward_funcs=_last_reward, rollout_func=self._play, **settings)
         self.remove_callback(PrinterCallback)
 
@@ -275,7 +275,7 @@ class ConductorTrainer(GRPOTrainer):
             [r.prompt for r in rollouts],
             how,
             given=[r.tokens for r in rollouts],
-            habit=None if number else self._habit,
+            habit=self._habits[number],
         )
         model.train()
         return written
@@ -298,7 +298,11 @@ class ConductorTrainer(GRPOTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         with needing_room(Path(self.args.output_dir)):
             cast(Any, super())._save_checkpoint(model, trial)
-        self._habit = Habit()  # whoever goes on from here has none either, and the same curve
+        self._habits = self._no_habits()  # nor has whoever goes on from here: the same curve
+
+    def _no_habits(self) -> list[Habit]:
+        """One for each round: a second draft is another than a first."""
+        return [Habit() for _ in range(self.recipe.limits.rounds)]
 
     @property
     def _plain(self) -> bool:
@@ -333,13 +337,16 @@ class ConductorTrainer(GRPOTrainer):
         entropies = torch.zeros_like(logps)
         for rows, width in _buckets(attention_mask[:, prompt:].sum(dim=1)):
             end = prompt + width
-            ids, mask = input_ids[rows, :end], attention_mask[rows, :end]
+            # Drafts of one question are often the same: each different one is computed once.
+            every = torch.stack([input_ids[rows, :end], attention_mask[rows, :end]], dim=-1)
+            different, place = torch.unique(every, dim=0, return_inverse=True)
+            ids, mask = different.unbind(-1)
             labels = ids.masked_fill(mask == 0, -100)[:, prompt - 1 :]
             labels[:, 0] = -100
             out = below(model, Table(ids, mask, prompt - 1), labels=labels, fused_lm_head=True)
             where = (rows[:, None], torch.arange(width)[None, :])
-            logps = logps.index_put(where, out.log_probs[:, -width:])
-            entropies = entropies.index_put(where, out.entropy[:, -width:].detach())
+            logps = logps.index_put(where, out.log_probs[place, -width:])
+            entropies = entropies.index_put(where, out.entropy[place, -width:].detach())
         return logps, entropies, None
 
 

@@ -137,8 +137,7 @@ class _Run:
             problems = kept
         if not problems:
             raise ConfigError("no question is left to learn from: no worker differs from another")
-        Random(self.recipe.seed).shuffle(problems)
-        return problems[: self.recipe.data.questions]
+        return data.dealt(problems, Random(self.recipe.seed))[: self.recipe.data.questions]
 
     def _measured(self, problems: Sequence[Problem]) -> list[list[float | None]]:
         file = self.directory / "measured.json"

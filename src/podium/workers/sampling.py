@@ -29,6 +29,9 @@ TOGETHER = 32
 COMMON = 0.9
 """Share of drafts that must agree on a token for it to be expected of the next."""
 
+USUAL = 0.5
+"""Share of drafts with a first line of one length that must end alike for it to be expected."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
@@ -95,7 +98,9 @@ class Habit:
             if how.newline in draft and draft[-1] in how.ends:
                 head = draft.index(how.newline) + 1
                 ends.setdefault(head, Counter())[tuple(draft[head:])] += 1
-        self._ends |= {n: list(counts.most_common(1)[0][0]) for n, counts in ends.items()}
+        for head, counts in ends.items():
+            usual, count = counts.most_common(1)[0]
+            self._ends[head] = list(usual) if count >= USUAL * counts.total() else []
 
 
 def _opening(drafts: Sequence[Tokens]) -> Tokens:
@@ -118,10 +123,7 @@ def generate(
     given: Sequence[Tokens] | None = None,
     habit: Habit | None = None,
 ) -> list[Written]:
-    """Sample under each prompt, and under what is `given` below it, which rows do not share.
-
-    A habit pays where little is given, since what stands above is read anew for every check.
-    """
+    """Sample under each prompt and what is `given` below it; what rows have in common is read once."""
     work = _Work(model, how, prompts, given or [[]] * len(prompts))
     if habit is None:
         work.write()
@@ -140,8 +142,18 @@ class _Work:
     def __init__(
         self, model: Any, how: Sampler, prompts: Sequence[Tokens], given: Sequence[Tokens]
     ) -> None:
-        self.model, self.how, self.prompts, self.given = model, how, prompts, given
+        self.model, self.how = model, how
         self.written = [Written() for _ in prompts]
+        self._last = [(g or p)[-1] for p, g in zip(prompts, given, strict=True)]
+        """What a row reads next: the first word of its own follows from it."""
+        first, of_prompt = _different([tuple(p) for p in prompts])
+        read = Read.nothing(len(first)).then(model, [[*p[:-1]] for p in first], how.pad)
+        below, self._place = _different(
+            [(n, tuple(g)) for n, g in zip(of_prompt, given, strict=True)]
+        )
+        rest = [[first[n][-1], *g[:-1]] if g else [] for n, g in below]
+        self._read = read.of([n for n, _ in below]).then(model, rest, how.pad)
+        """Everything above, by `_place`."""
 
     def going(self) -> list[int]:
         return [i for i, w in enumerate(self.written) if not self._ended(w)]
@@ -150,23 +162,18 @@ class _Work:
         full = len(written.tokens) >= self.how.max_tokens
         return full or bool(written.tokens and written.tokens[-1] in self.how.ends)
 
-    def _laid_out(self, rows: Sequence[int], more: Sequence[Tokens]) -> Table:
-        """The prompts, which many rows share; what was written below them; and what may follow."""
-        return Table.of(
-            [self.prompts[i][:-1] for i in rows],
-            [[self.prompts[i][-1], *self.given[i], *self.written[i].tokens] for i in rows],
-            more,
-            pad=self.how.pad,
-        )
+    def _own(self, row: int) -> Tokens:
+        return [self._last[row], *self.written[row].tokens]
 
     def write(self, *, until: int = -1) -> None:
         """Token by token. Rows that have ended, or reached `until`, leave the batch."""
         rows = self.going()
         if not rows:
             return
-        table = self._laid_out(rows, [[] for _ in rows])
-        out, mask = below(self.model, table, logits_to_keep=1), table.mask
-        cache = out.past_key_values
+        read = self._read.of([self._place[i] for i in rows])
+        ids, mask = _left([self._own(i) for i in rows], self.how.pad)
+        mask = torch.cat([read.mask, mask], dim=1)
+        out, cache = read.under(self.model, ids, mask, keep=1), read.cache
         while True:
             scores = self.how.scores(out.logits[:, -1])
             last = self.how.sample(scores)
@@ -203,25 +210,90 @@ class _Work:
             self._check(some, [room[i] for i in some])
 
     def _check(self, rows: Sequence[int], expected: Sequence[Tokens]) -> None:
-        width = max(map(len, expected))
-        table = self._laid_out(rows, expected)
-        out = below(self.model, table, logits_to_keep=width + 1)
-        more = table.ids[:, -width:]
-        scores = self.how.scores(out.logits[:, :-1])
-        taken = self.how.accepts(scores, more)
+        """Rows that are alike so far and expect the same are computed once; each draws for itself."""
+        alike = [(i, tuple(e)) for i, e in zip(map(self._so_far, rows), expected, strict=True)]
+        different, place = _different(alike)
+        read = self._read.of([at for (at, _), _ in different])
+        own, own_mask = _left([[*tokens] for (_, tokens), _ in different], self.how.pad)
+        more, more_mask = _right([[*e] for _, e in different], self.how.pad)
+        ids, width = torch.cat([own, more], dim=1), more.size(1)
+        mask = torch.cat([read.mask, own_mask, more_mask], dim=1)
+        logits = read.under(self.model, ids, mask, keep=width + 1).logits[:, :-1]
+        scores = self.how.scores(logits)
         likely = scores.gather(-1, more[..., None])[..., 0]
-        for n, row in enumerate(rows):
-            count = next((t for t in range(len(expected[n])) if not taken[n, t]), None)
-            for token, p in zip(expected[n][:count], likely[n].tolist(), strict=False):
+        for n, row, wanted in zip(place, rows, expected, strict=True):
+            taken = self.how.accepts(scores[n], more[n])
+            count = next((t for t in range(len(wanted)) if not taken[t]), None)
+            for token, p in zip(wanted[:count], likely[n].tolist(), strict=False):
                 self.written[row].add(token, p)
             if count is not None:
-                self._instead(row, scores[n, count], expected[n][count])
+                self._instead(row, scores[n, count], wanted[count])
+
+    def _so_far(self, row: int) -> tuple[int, tuple[int, ...]]:
+        return self._place[row], tuple(self._own(row))
 
     def _instead(self, row: int, scores: Tensor, refused: int) -> None:
         other = scores.clone()
         other[refused] = -torch.inf
         token = int(self.how.sample(other[None])[0, 0])
         self.written[row].add(token, float(scores[token]))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Rows of tokens that a model has read, and what it keeps of them."""
+
+    mask: Tensor
+    cache: DynamicCache
+
+    @staticmethod
+    def nothing(rows: int) -> Read:
+        return Read(torch.zeros(rows, 0, dtype=torch.long), DynamicCache())
+
+    def of(self, rows: Sequence[int]) -> Read:
+        """Some of the rows, or the same one several times; this reading stays as it is."""
+        chosen = torch.tensor(rows)
+        kept = [(layer.keys[chosen], layer.values[chosen]) for layer in self.cache.layers]
+        return Read(self.mask[chosen], DynamicCache(kept))
+
+    def then(self, model: Any, parts: Sequence[Tokens], pad: int) -> Read:
+        """Read on, a part in each row."""
+        if not any(parts):
+            return self
+        ids, mask = _left(parts, pad)
+        mask = torch.cat([self.mask, mask], dim=1)
+        self.under(model, ids, mask, keep=1)
+        return Read(mask, self.cache)
+
+    def under(self, model: Any, ids: Tensor, mask: Tensor, *, keep: int) -> Any:
+        """The model's output for the tokens below, the last `keep` of each row with logits."""
+        return model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions(mask)[:, -ids.size(1) :],
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=keep,
+        )
+
+
+def _different(rows: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """What there is, each once, and where each row's stands among it."""
+    there = {row: n for n, row in enumerate(dict.fromkeys(rows))}
+    return [*there], [there[row] for row in rows]
+
+
+def _left(rows: Sequence[Tokens], pad: int) -> tuple[Tensor, Tensor]:
+    """Tokens and mask, padded on the left."""
+    gaps = [max(map(len, rows)) - len(row) for row in rows]
+    ids = [[pad] * gap + row for gap, row in zip(gaps, rows, strict=True)]
+    mask = [[0] * gap + [1] * len(row) for gap, row in zip(gaps, rows, strict=True)]
+    return torch.tensor(ids), torch.tensor(mask)
+
+
+def _right(rows: Sequence[Tokens], pad: int) -> tuple[Tensor, Tensor]:
+    ids, mask = _left([row[::-1] for row in rows], pad)
+    return ids.flip(1), mask.flip(1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from podium.types import Completion, Piece, Request, Usage
 from podium.workers import Call
 
 if TYPE_CHECKING:
-    from podium.workers.sampling import Written
+    from podium.workers.sampling import Habit, Written
 
 BATCH = 32
 """Requests that are written together."""
@@ -47,6 +47,7 @@ class TransformersWorker:
         self.name = name
         self.directory = Path(directory)
         self._size = batch
+        self._habit: Habit | None = None
         self._waiting: list[_Asked] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -108,13 +109,14 @@ class TransformersWorker:
                     asked.done.set_result(result)
 
     def _generate(self, batch: list[_Asked]) -> list[Written]:
-        from podium.workers.sampling import Sampler, generate
+        from podium.workers.sampling import Habit, Sampler, generate
 
         model, tokenizer = self._loaded
+        self._habit = self._habit or Habit()
         how = Sampler.of(
             tokenizer, temperature=batch[0].temperature, max_tokens=batch[0].max_tokens
         )
-        return generate(model, [a.prompt for a in batch], how)
+        return generate(model, [a.prompt for a in batch], how, habit=self._habit)
 
 
 def _settings(asked: _Asked) -> tuple[float, int]:
