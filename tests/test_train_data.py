@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from podium.errors import ConfigError, WorkerError
+from podium.eval.tasks.task import Item
 from podium.ledger import Ledger
 from podium.testing import ScriptedWorker
 from podium.train import data
@@ -57,9 +58,7 @@ async def test_specialists_that_do_not_err_solve_every_plan_of_the_tiny_question
     source = data.load(recipe())
     names = {name: i for i, name in enumerate(source.pool.names)}
     rehearsal = Rehearsal(Limits(), Ledger(), Reward())
-    from podium.eval.tiny.questions import generate
-
-    made = generate(1, 30, "train")
+    made = data.tiny_items(1, 30, "train")
     flows = [
         Workflow(tuple(Step(names[c.skill], c.subtask, c.access) for c in item.calls))
         for item in made
@@ -70,6 +69,17 @@ async def test_specialists_that_do_not_err_solve_every_plan_of_the_tiny_question
     ]
     outcomes = await rehearsal.perform(sketches)
     assert [o.reward for o in outcomes] == [1.0] * 30
+
+
+def test_every_step_meets_each_kind_of_question_in_its_due_share():
+    kinds = ["a"] * 40 + ["b"] * 20 + ["c"] * 20
+    problems = [data.Problem(Item(str(i), "?", "", "exact"), kind=k) for i, k in enumerate(kinds)]
+    order = data.dealt(problems, Random(3))
+    assert {p.id for p in order} == {p.id for p in problems}
+    for start in range(0, 80, 8):
+        there = [p.kind for p in order[start : start + 8]]
+        assert 3 <= there.count("a") <= 5 and there.count("b") and there.count("c")
+    assert [p.id for p in order] != [p.id for p in data.dealt(problems, Random(4))]
 
 
 def problem() -> data.Problem:

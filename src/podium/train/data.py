@@ -150,7 +150,7 @@ def _tiny(recipe: Recipe) -> Source:
     splits: dict[Split, Sequence[Problem]] = {
         split: [
             _tiny_problem(split, i, item)
-            for i, item in enumerate(_tiny_items(recipe.data.seed, size, split))
+            for i, item in enumerate(tiny_items(recipe.data.seed, size, split))
         ]
         for split, size in sizes.items()
     }
@@ -165,7 +165,7 @@ def _tiny(recipe: Recipe) -> Source:
     return Source(splits, Pool(tuple(exact)), _nothing)
 
 
-def _tiny_items(seed: int, size: int, split: Split) -> list[questions.Item]:
+def tiny_items(seed: int, size: int, split: Split) -> list[questions.Item]:
     """Half of one skill, which tell who can do what; the other half builds on it."""
     singles = questions.generate(seed, size // 2, split, ("single",))
     return [*singles, *questions.generate(seed, size - size // 2, split, ("chain", "merge"))]
