@@ -20,7 +20,7 @@ from typing import Any
 from podium.errors import ConfigError, StoreError
 from podium.models import KNOWN, find_model
 from podium.train.recipe import Model, Recipe
-from podium.workers.weights import FILE, base_directory, weights_digest
+from podium.workers.weights import FILE, base_directory, weights_digest, with_quick_head
 
 STATE = "trainer_state.json"
 REPORTS = ("tensorboard", "trackio", "wandb")
@@ -113,7 +113,7 @@ def load_model(settings: Model) -> tuple[Any, Any]:
     tokenizer = load_tokenizer(settings)
     directory = base_directory(settings.base)
     dtype = getattr(torch, settings.dtype)
-    model: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
+    model: Any = with_quick_head(AutoModelForCausalLM.from_pretrained(directory, dtype=dtype))
     if settings.adapter:
         check_adapter(settings)
         return PeftModel.from_pretrained(model, settings.adapter, is_trainable=True), tokenizer

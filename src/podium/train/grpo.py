@@ -333,6 +333,7 @@ class ConductorTrainer(GRPOTrainer):
                 )
             )
             return found
+        decoder, head = model.get_decoder(), model.get_output_embeddings()
         logps = torch.zeros(input_ids.size(0), logits_to_keep)
         entropies = torch.zeros_like(logps)
         for rows, width in _buckets(attention_mask[:, prompt:].sum(dim=1)):
@@ -341,12 +342,16 @@ class ConductorTrainer(GRPOTrainer):
             every = torch.stack([input_ids[rows, :end], attention_mask[rows, :end]], dim=-1)
             different, place = torch.unique(every, dim=0, return_inverse=True)
             ids, mask = different.unbind(-1)
-            labels = ids.masked_fill(mask == 0, -100)[:, prompt - 1 :]
-            labels[:, 0] = -100
-            out = below(model, Table(ids, mask, prompt - 1), labels=labels, fused_lm_head=True)
+            kept = mask[:, prompt:].bool()
+            states = below(decoder, Table(ids, mask, prompt - 1)).last_hidden_state[:, :-1][kept]
+            scores = (head(states).float() / self.temperature).log_softmax(-1)
+            none = torch.zeros(kept.shape)
+            likely = scores.gather(-1, ids[:, prompt:][kept][:, None])[:, 0]
+            with torch.no_grad():
+                doubt = -(scores.exp() * scores).sum(-1)
             where = (rows[:, None], torch.arange(width)[None, :])
-            logps = logps.index_put(where, out.log_probs[place, -width:])
-            entropies = entropies.index_put(where, out.entropy[place, -width:].detach())
+            logps = logps.index_put(where, none.masked_scatter(kept, likely)[place])
+            entropies = entropies.index_put(where, none.masked_scatter(kept, doubt)[place])
         return logps, entropies, None
 
 

@@ -345,13 +345,12 @@ def _shared(model: Any, table: Table, place: Tensor) -> DynamicCache:
     every = torch.stack([table.ids[:, columns], table.mask[:, columns], place[:, columns]], dim=-1)
     unique, inverse = torch.unique(every, dim=0, return_inverse=True)
     cache = DynamicCache()
-    model(
+    model.get_decoder()(
         input_ids=unique[..., 0],
         attention_mask=unique[..., 1],
         position_ids=unique[..., 2],
         past_key_values=cache,
         use_cache=True,
-        logits_to_keep=1,
     )
     cache.batch_select_indices(inverse)
     return cache
