@@ -123,7 +123,7 @@ def generate(
     given: Sequence[Tokens] | None = None,
     habit: Habit | None = None,
 ) -> list[Written]:
-    """Sample under each prompt and what is `given` below it; what rows have in common is read once."""
+    """Sample under each prompt and what is `given` below it; what rows share is read once."""
     work = _Work(model, how, prompts, given or [[]] * len(prompts))
     if habit is None:
         work.write()
@@ -210,7 +210,7 @@ class _Work:
             self._check(some, [room[i] for i in some])
 
     def _check(self, rows: Sequence[int], expected: Sequence[Tokens]) -> None:
-        """Rows that are alike so far and expect the same are computed once; each draws for itself."""
+        """Rows that are alike and expect the same are computed once; each draws for itself."""
         alike = [(i, tuple(e)) for i, e in zip(map(self._so_far, rows), expected, strict=True)]
         different, place = _different(alike)
         read = self._read.of([at for (at, _), _ in different])
