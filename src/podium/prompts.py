@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from podium.answers import read_answer
+from podium.answers import canonical, read_answer
 from podium.types import Draft, Message, Question, Round, Seen, Step
 from podium.workers import Member, Pool
 
@@ -262,7 +262,8 @@ def _outcome(past: Round, form: Form) -> str:
         if result.failure:
             lines.append(f"{who} failed: {result.failure.message}")
         elif form == "compact":
-            lines.append(f"{who}: {read_answer(result.output) or result.output[-40:]}")
+            # In the form in which votes are counted: who agrees with whom is plain to see.
+            lines.append(f"{who}: {canonical(read_answer(result.output) or result.output[-40:])}")
         else:
             lines.append(f"{who} wrote:\n{result.output[-SHOWN_OF_AN_OUTPUT:]}")
     return "\n".join(lines)

@@ -8,6 +8,7 @@ prompt, which is computed once for all of them.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,6 +33,8 @@ from podium.workflow import render
 log = logging.getLogger(__name__)
 
 VOTE = "Vote."
+SURPRISE = 0.15
+"""Of second drafts, the share that stands where voices differ or looks again where they agree."""
 WARM_UP = 5
 """Steps over which the learning rate rises."""
 
@@ -64,42 +67,50 @@ class Lesson:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         rng = Random(f"{self.seed} cold {index}")
-        row = rng.choice(self.rows)
-        prompt, again = self.writer.opening(row), rng.random() < self.settings.again
-        if again:
-            first = random_workflow(row, rng, self.settings.workers)
-            prompt = [
-                *prompt,
-                *self._tokens(first),
-                *self.writer.next_turn(row, [_past(first, row.pool, rng)]),
-            ]
-        drafts = [self._draft(row, rng, again=again) for _ in range(self.settings.under_one_prompt)]
-        return {"prompt": prompt, "drafts": [self._tokens(d) for d in drafts]}
+        row, past = rng.choice(self.rows), None
+        prompt = self.writer.opening(row)
+        if rng.random() < self.settings.again:
+            past = _past(random_workflow(row, rng, self.settings.workers), row.pool, rng)
+            prompt += [*self.writer.draft(past.drafts[-1].text)]
+            prompt += self.writer.next_turn(row, [past])
+        drafts = [self._draft(row, rng, past) for _ in range(self.settings.under_one_prompt)]
+        return {"prompt": prompt, "drafts": [self.writer.draft(render(d)) for d in drafts]}
 
-    def _draft(self, row: Row, rng: Random, *, again: bool) -> Workflow:
-        if again and rng.random() < 0.5:
+    def _draft(self, row: Row, rng: Random, past: Round | None) -> Workflow:
+        """A first draft; or a second one, which looks again where the first one's voices differ.
+
+        Now and then it is the other way round: whether to look again is to be learnt as well.
+        """
+        if past is None:
+            return random_workflow(row, rng, self.settings.workers)
+        if _agreed(past) != (rng.random() < SURPRISE):
             return Workflow(())
-        flow = random_workflow(row, rng, self.settings.workers)
-        # One more voice: it decides alone, or is counted with those of before.
-        if again and len(flow.steps) == 1 and rng.random() < 0.5:
-            votes = [i for i, m in enumerate(row.pool.members) if m.program]
-            flow = (
-                replace(flow, steps=(*flow.steps, Step(votes[0], VOTE, "all"))) if votes else flow
-            )
-        return flow
-
-    def _tokens(self, workflow: Workflow) -> Tokens:
-        return self.writer.draft(render(workflow))
+        flow = random_workflow(row, rng, (1, 1))
+        votes = [i for i, m in enumerate(row.pool.members) if m.program]
+        # One more voice decides alone, or is counted with those of before.
+        alone = len(flow.steps) > 1 or not votes or rng.random() < 0.5
+        return flow if alone else Workflow((*flow.steps, Step(votes[0], VOTE, "all")))
 
 
 def _past(workflow: Workflow, pool: Pool, rng: Random) -> Round:
-    """A first round as it might have gone, its answers drawn at random."""
-    said = [f"The answer is ({rng.choice('ABCDEFGHIJ')})." for _ in workflow.steps]
+    """A first round as it might have gone: half of the time all who were asked agree."""
+    first, *others = rng.sample("ABCDEFGHIJ", 3)
+    letters = [first] * len(workflow.steps)
+    if rng.random() < 0.5:
+        letters = [rng.choice((first, *others)) for _ in letters]
+    said = [f"The answer is ({letter})." for letter in letters]
+    counted = [i for i, step in enumerate(workflow.steps) if pool[step.worker].program]
+    for i in counted:
+        said[i] = Counter(said[:i]).most_common(1)[0][0]
     results = tuple(
         StepResult(step, pool[step.worker].name, text)
         for step, text in zip(workflow.steps, said, strict=True)
     )
     return Round((Draft(Completion(render(workflow))),), workflow, results, said[-1])
+
+
+def _agreed(past: Round) -> bool:
+    return len({result.output for result in past.results}) == 1
 
 
 def teach(model: Any, lesson: Lesson, folder: Path) -> None:

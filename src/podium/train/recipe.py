@@ -100,7 +100,8 @@ class Cold(Section):
     under_one_prompt: Count = 8
     """Drafts that share a question, and so the reading of it."""
     again: Share = 0.0
-    """Share of the drafts that are of a second round; half of those let the answer stand."""
+    """Share of the drafts that are of a second round. Those let the answer stand where the first
+    round's voices agree and ask one more where they do not, mostly."""
     batch: Count = 16
     learning_rate: Positive = 5e-4
 
