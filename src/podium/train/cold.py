@@ -27,7 +27,7 @@ from podium.train.processes import processes
 from podium.train.recipe import Cold
 from podium.types import Completion, Draft, Round, Step, StepResult, Workflow
 from podium.workers import Pool
-from podium.workers.sampling import Table, Tokens, below
+from podium.workers.sampling import Table, below
 from podium.workflow import render
 
 log = logging.getLogger(__name__)
