@@ -186,6 +186,11 @@ class Config(Section):
                 )
         return self
 
+    def keeping_calls(self) -> Config:
+        """For evaluation and training: every call is kept, so that none is paid for twice."""
+        replay = self.recording == "replay"
+        return self.model_copy(update={"recording": "replay" if replay else "read-through"})
+
     def _references(self) -> list[tuple[str, str, str]]:
         planners = [
             ("[planner]", self.planner),

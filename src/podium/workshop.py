@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.config import Config, LimitsSection, PlannerSection, WorkerSection
+from podium.config import Config, WorkerSection, load
 from podium.errors import ConfigError
 from podium.workers import FREE, Member
 from podium.workers.chat import ChatWorker, Secret
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # imported where they are made: most configurations need neit
     from podium.workers.local import LocalModel
     from podium.workers.python import PythonWorker
 
+EMBEDDED = Path(__file__).with_name("embedded.toml")
 VOTE = "a program, not a model: returns the answer that most of the outputs it may read state"
 PYTHON = "a program, not a model: runs the Python code in the last output it may read"
 
@@ -106,16 +107,5 @@ def _key(section: WorkerSection) -> str:
 
 
 def embedded() -> Config:
-    """What works with no configuration and no key: one small model that plans and works."""
-    smol = WorkerSection(
-        name="smol",
-        kind="local",
-        model="smollm2-135m-instruct",
-        description="a very small model that knows a little of everything",
-        max_tokens=160,
-        temperature=0.2,
-    )
-    vote = WorkerSection(name="vote", kind="vote", fallback="smol")
-    python = WorkerSection(name="python", kind="python", fallback="smol")
-    planner = PlannerSection(worker="smol", held=True, temperature=0.2, max_tokens=256)
-    return Config(planner=planner, worker=(smol, vote, python), limits=LimitsSection(steps=3))
+    """What works with no configuration and no key."""
+    return load(EMBEDDED)

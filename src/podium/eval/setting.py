@@ -63,8 +63,7 @@ class Place:
             return
         path = self.config or find_config()
         config = load(path) if path else embedded()
-        recording = "replay" if config.recording == "replay" else "read-through"
-        podium = Podium(config.model_copy(update={"recording": recording}), store=store)
+        podium = Podium(config.keeping_calls(), store=store)
         try:
             yield asked(find(self.task), podium, self.data)
         finally:

@@ -17,6 +17,8 @@ from statistics import fmean
 from typing import Literal
 
 from podium.app import Podium
+from podium.config import PlannerSection
+from podium.config import load as load_config
 from podium.errors import ConfigError, PodiumError
 from podium.eval import tasks, world
 from podium.eval.graders import GRADERS
@@ -141,8 +143,15 @@ def _task(name: str, settings: PoolSection) -> Source:
 def _configured(settings: PoolSection) -> tuple[Pool, Callable[[], Awaitable[None]]]:
     if not settings.config:
         raise ConfigError("`pool.config` must name the podium.toml whose workers are the pool")
-    podium = Podium.open(settings.config)
+    podium = workers_of(settings.config)
     return podium.pool, podium.close
+
+
+def workers_of(config: str) -> Podium:
+    """The workers of a configuration; training brings its own planner, and keeps all calls."""
+    given = load_config(config).keeping_calls()
+    anybody = PlannerSection(worker=given.worker[0].name)
+    return Podium(given.model_copy(update={"planner": anybody}))
 
 
 def _tiny(recipe: Recipe) -> Source:
@@ -154,15 +163,16 @@ def _tiny(recipe: Recipe) -> Source:
         ]
         for split, size in sizes.items()
     }
+    worldly = _facts(recipe.data.seed, sizes["train"] // EVERY)
+    splits["train"] = [*splits["train"], *worldly]
     if recipe.pool.config:
         pool, close = _configured(recipe.pool)
-        worldly = _facts(recipe.data.seed, sizes["train"] // EVERY)
-        return Source({**splits, "train": [*splits["train"], *worldly]}, pool, close)
-    exact = [
-        Member(ExactSpecialist(skill), skill.description, FREE, prompt="compact")
-        for skill in SKILLS.values()
-    ]
-    return Source(splits, Pool(tuple(exact)), _nothing)
+        return Source(splits, pool, close)
+    known = {p.item.question: str(p.item.target) for p in worldly}
+    workers: list[ExactSpecialist | ExactTalker] = [*map(ExactSpecialist, SKILLS.values())]
+    workers.append(ExactTalker(known))
+    exact = tuple(Member(w, w.description, FREE, prompt="compact") for w in workers)
+    return Source(splits, Pool(exact), _nothing)
 
 
 def tiny_items(seed: int, size: int, split: Split) -> list[questions.Item]:
@@ -202,6 +212,10 @@ class ExactSpecialist:
         return self.skill.name
 
     @property
+    def description(self) -> str:
+        return self.skill.description
+
+    @property
     def fingerprint(self) -> str:
         return f"exact {self.name}"
 
@@ -213,6 +227,21 @@ class ExactSpecialist:
         given = NUMBER.findall(subtask) or NUMBER.findall(seen)
         xs = tuple(map(int, given))
         return Completion(self.skill.apply(xs) if xs and self.skill.takes(xs) else "?")
+
+
+@dataclass(frozen=True, slots=True)
+class ExactTalker:
+    """Stands in for the plain model: it answers a whole question about the world, and no other."""
+
+    known: Mapping[str, str]
+    name: str = "talk"
+    description: str = "knows some facts"
+    fingerprint: str = "exact talk"
+
+    async def complete(self, request: Request, call: Call) -> Completion:
+        reservation = await call.ledger.reserve(0, 0.0)
+        reservation.settle(Usage(), 0.0)
+        return Completion(self.known.get(request.messages[-1].content, "?"))
 
 
 async def check_gold(problems: Sequence[Problem]) -> None:

@@ -80,8 +80,8 @@ class Data(Section):
 
 class PoolSection(Section):
     config: str = ""
-    """A podium.toml whose workers are the pool, where the world does not bring its own. Its
-    `recording` decides whether calls are kept, so that a killed run does not pay twice."""
+    """A podium.toml whose workers are the pool, where the world does not bring its own. Calls are
+    kept in its store, so that a killed run does not pay twice."""
     only: tuple[str, ...] = ()
     """Names to keep; all of them if it is left out."""
     programs: tuple[Literal["vote"], ...] = ()

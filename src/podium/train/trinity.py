@@ -18,7 +18,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from podium.app import Podium
 from podium.errors import ConfigError
 from podium.ledger import Ledger
 from podium.models import KNOWN, find_model
@@ -271,7 +270,7 @@ def _examined(
     """Whom test is played with, and how to let go of everybody."""
     if not settings.exam:
         return source.pool, source.close
-    podium = Podium.open(settings.exam)
+    podium = data.workers_of(settings.exam)
     missing = set(source.pool.names) - set(podium.pool.names)
     if missing:
         raise ConfigError(f"{settings.exam} has no worker {min(missing)!r}, which is trained on")

@@ -1,8 +1,9 @@
 """Write with a Hugging Face model in this process: many drafts at once, shared prompts read once.
 
 Drafts resemble each other: they open alike, and once the first line says who works, the rest
-hardly ever surprises. A `Habit` remembers how drafts opened and ended, and what it expects is
-checked in one pass instead of being written token by token. Each expected token is accepted with
+hardly ever surprises. A `Habit` remembers how drafts opened and ended; where questions ask for
+different things, the drafts under one of them follow the first that is written. What is expected
+is checked in one pass instead of being written token by token. Each expected token is accepted with
 exactly the probability that the model gives it, and replaced by another one of the model's
 otherwise, so what is written has the model's own distribution (speculative sampling).
 
@@ -126,12 +127,14 @@ def generate(
     """Sample under each prompt and what is `given` below it; what rows share is read once."""
     work = _Work(model, how, prompts, given or [[]] * len(prompts))
     if habit is None:
-        work.write()
+        work.write(work.going())
         return work.written
     work.check(dict.fromkeys(work.going(), habit.opening))
-    work.write(until=how.newline)
-    work.check({i: habit.end(work.written[i].tokens) for i in work.going()})
-    work.write()
+    work.write(work.going(), until=how.newline)
+    ends = {i: habit.end(work.written[i].tokens) for i in work.going()}
+    work.check(ends)
+    work.follow([i for i, end in ends.items() if not end])
+    work.write(work.going())
     habit.learn([w.tokens for w in work.written], how)
     return work.written
 
@@ -165,9 +168,20 @@ class _Work:
     def _own(self, row: int) -> Tokens:
         return [self._last[row], *self.written[row].tokens]
 
-    def write(self, *, until: int = -1) -> None:
+    def follow(self, rows: Sequence[int]) -> None:
+        """Of rows with the same above them and heads of one length, one leads the others.
+
+        What is asked for decides how a draft goes on, more than who is asked to do it.
+        """
+        alike, place = _different([(self._place[i], len(self.written[i].tokens)) for i in rows])
+        leads = [rows[place.index(n)] for n in range(len(alike))]
+        heads = {i: len(self.written[i].tokens) for i in leads}
+        self.write(leads)
+        ends = {i: self.written[i].tokens[head:] for i, head in heads.items()}
+        self.check({i: ends[leads[n]] for i, n in zip(rows, place, strict=True) if i not in ends})
+
+    def write(self, rows: Sequence[int], *, until: int = -1) -> None:
         """Token by token. Rows that have ended, or reached `until`, leave the batch."""
-        rows = self.going()
         if not rows:
             return
         read = self._read.of([self._place[i] for i in rows])
