@@ -59,6 +59,18 @@ def test_sampling_has_the_models_distribution_whatever_is_expected(loaded):
     assert apart < 1.5 * noise + 0.01
 
 
+def test_drafts_under_one_prompt_cover_what_the_model_would_write(loaded):
+    """Of 16 drafts a token of one in eight is in two, not in none and not in six."""
+    model, tokenizer = loaded
+    prompt = tokenizer("a b")["input_ids"]
+    with torch.no_grad():
+        likely = model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
+    for _ in range(20):
+        first = Counter(w.tokens[0] for w in write(loaded, [prompt] * 16, temperature=1.0))
+        for token, p in enumerate(likely.tolist()):
+            assert abs(first[token] - 16 * p) < 2
+
+
 def test_the_likeliest_draft_is_the_same_whatever_is_expected(loaded):
     _, tokenizer = loaded
     prompts = [tokenizer(text)["input_ids"] for text in ("a", "b c", "d a\nb")]

@@ -21,6 +21,7 @@ from accelerate import DistributedType
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import PrinterCallback
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -62,6 +63,9 @@ UNKNOWN = -math.inf
 
 BUCKETS = (24, 48, 96, 192, 384)
 """Lengths in tokens up to which rows are computed together."""
+
+AT_ONCE = 512
+"""Tokens whose scores over the whole vocabulary are in memory together."""
 
 PER_TOKEN = {
     "completion_ids",
@@ -344,15 +348,29 @@ class ConductorTrainer(GRPOTrainer):
             ids, mask = different.unbind(-1)
             kept = mask[:, prompt:].bool()
             states = below(decoder, Table(ids, mask, prompt - 1)).last_hidden_state[:, :-1][kept]
-            scores = (head(states).float() / self.temperature).log_softmax(-1)
             none = torch.zeros(kept.shape)
-            likely = scores.gather(-1, ids[:, prompt:][kept][:, None])[:, 0]
-            with torch.no_grad():
-                doubt = -(scores.exp() * scores).sum(-1)
+            likely, doubt = _scored(head, states, ids[:, prompt:][kept], self.temperature)
             where = (rows[:, None], torch.arange(width)[None, :])
             logps = logps.index_put(where, none.masked_scatter(kept, likely)[place])
             entropies = entropies.index_put(where, none.masked_scatter(kept, doubt)[place])
         return logps, entropies, None
+
+
+def _scored(head: Any, states: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """The log-probability of each token after its state, and how much in doubt it was (entropy).
+
+    The whole vocabulary is scored for a few tokens at a time, and again on the way back: kept for
+    all of them it would take more memory than the rest of the model.
+    """
+
+    def some(states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        scores = (head(states).float() / temperature).log_softmax(-1)
+        doubt = -(scores.detach().exp() * scores.detach()).sum(-1)
+        return scores.gather(-1, tokens[:, None])[:, 0], doubt
+
+    parts = zip(states.split(AT_ONCE), tokens.split(AT_ONCE), strict=True)
+    found = [checkpoint(some, *part, use_reentrant=False) for part in parts]
+    return torch.cat([likely for likely, _ in found]), torch.cat([doubt for _, doubt in found])
 
 
 def _buckets(lengths: Tensor) -> Iterator[tuple[Tensor, int]]:

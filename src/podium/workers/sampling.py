@@ -53,21 +53,36 @@ class Sampler:
     def scores(self, logits: Tensor) -> Tensor:
         return (logits.float() / (self.temperature or 1.0)).log_softmax(-1)
 
-    def sample(self, scores: Tensor) -> Tensor:
-        """One token for each row of log-probabilities."""
+    def sample(self, scores: Tensor, points: Tensor) -> Tensor:
+        """One token for each row of log-probabilities, drawn by a point between 0 and 1."""
         if not self.temperature:
             return scores.argmax(-1, keepdim=True)
         below = scores.exp().cumsum(-1)
         # The sum may miss 1 by a rounding error, which must not let a last token slip in.
-        point = torch.rand(len(scores), 1) * below[:, -1:]
-        return torch.searchsorted(below, point).clamp(max=scores.size(-1) - 1)
+        reached = torch.searchsorted(below, points[:, None] * below[:, -1:])
+        return reached.clamp(max=scores.size(-1) - 1)
 
-    def accepts(self, scores: Tensor, expected: Tensor) -> Tensor:
+    def accepts(self, scores: Tensor, expected: Tensor, points: Tensor) -> Tensor:
         """Whether each expected token is taken: as often as the model would have written it."""
         if not self.temperature:
             return scores.argmax(-1) == expected
-        likely = scores.gather(-1, expected[..., None])[..., 0].exp()
-        return torch.rand(expected.shape) < likely
+        return points < scores.gather(-1, expected[..., None])[..., 0].exp()
+
+
+def spread(groups: Sequence[int]) -> Tensor:
+    """A random number between 0 and 1 for each row; those of a group lie evenly apart.
+
+    Each is uniform by itself, so a draft has the model's own distribution. But drafts that are
+    compared with each other cover more of it than independent ones would.
+    """
+    order, there = torch.randperm(len(groups)).tolist(), Counter(groups)
+    taken: Counter[int] = Counter()
+    points = torch.rand(len(groups))
+    for row in order:
+        group = groups[row]
+        points[row] = (points[row] + taken[group]) / there[group]
+        taken[group] += 1
+    return points
 
 
 @dataclass(slots=True)
@@ -190,7 +205,7 @@ class _Work:
         out, cache = read.under(self.model, ids, mask, keep=1), read.cache
         while True:
             scores = self.how.scores(out.logits[:, -1])
-            last = self.how.sample(scores)
+            last = self.how.sample(scores, spread([self._place[row] for row in rows]))
             chosen = last[:, 0].tolist()
             for row, token, p in zip(rows, chosen, scores.gather(-1, last)[:, 0], strict=True):
                 self.written[row].add(token, float(p))
@@ -235,8 +250,10 @@ class _Work:
         logits = read.under(self.model, ids, mask, keep=width + 1).logits[:, :-1]
         scores = self.how.scores(logits)
         likely = scores.gather(-1, more[..., None])[..., 0]
-        for n, row, wanted in zip(place, rows, expected, strict=True):
-            taken = self.how.accepts(scores[n], more[n])
+        groups = [self._place[row] for row in rows]
+        points = torch.stack([spread(groups) for _ in range(width)], dim=1)
+        for n, row, wanted, drawn in zip(place, rows, expected, points, strict=True):
+            taken = self.how.accepts(scores[n], more[n], drawn)
             count = next((t for t in range(len(wanted)) if not taken[t]), None)
             for token, p in zip(wanted[:count], likely[n].tolist(), strict=False):
                 self.written[row].add(token, p)
@@ -249,7 +266,7 @@ class _Work:
     def _instead(self, row: int, scores: Tensor, refused: int) -> None:
         other = scores.clone()
         other[refused] = -torch.inf
-        token = int(self.how.sample(other[None])[0, 0])
+        token = int(self.how.sample(other[None], torch.rand(1))[0, 0])
         self.written[row].add(token, float(scores[token]))
 
 
