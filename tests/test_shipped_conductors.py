@@ -10,6 +10,7 @@ from podium.errors import ConfigError
 from podium.ledger import Ledger
 from podium.models import ADAPTERS, embedded_model
 from podium.testing import ScriptedWorker
+from podium.types import Rules
 from podium.workers.tools import VoteWorker
 
 SHIPPED = sorted(path.parent.name for path in ADAPTERS.glob("*/conductor.json"))
@@ -42,6 +43,15 @@ async def test_the_recorded_conductor_asks_the_strongest_first():
     run = await conductor.solve(question, Terms(Ledger(limits)))
     assert run.rounds[-1].results[0].worker == "gpt-4o-2024-05-13"
     assert run.answer == "The answer is (B)."
+
+
+async def test_one_that_knows_numbers_says_whom_it_cannot_do_without():
+    pool = team(find_checkpoint("recorded").manner.workers)
+    conductor, limits = load_conductor("recorded", pool, Limits())
+    denied = Rules(denied=frozenset({"mathstral-7B"}))
+    run = await conductor.solve("Why?", Terms(Ledger(limits), denied))
+    assert run.answer is None and run.failure is not None
+    assert "cannot do without 'mathstral-7B'" in run.failure.message
 
 
 def test_a_pool_without_one_of_its_workers_is_refused():

@@ -68,7 +68,8 @@ class Checkpoint:
         """
         style = Style(**self.manner.style.model_dump())
         sampling = Sampling(max_tokens=self.manner.max_tokens, temperature=0.0)
-        return ModelPlanner(self._worker(local), style, sampling, repairs=0, held=held)
+        known = self.manner.workers if style.show == "numbers" else ()
+        return ModelPlanner(self._worker(local), style, sampling, 0, held, known)
 
     def led(self, pool: Pool) -> Pool:
         """The pool in the order of the numbers that it learned.

@@ -49,6 +49,8 @@ class ModelPlanner:
     repairs: int = 1
     held: bool = False
     """Hold a local model to the workflow language by a grammar, so that every draft parses."""
+    workers: tuple[str, ...] = ()
+    """Whom it has learnt to know by number, where that is all it knows of them."""
 
     async def draft(
         self,
@@ -59,6 +61,11 @@ class ModelPlanner:
         rounds: Sequence[Round] = (),
         rejected: Sequence[Draft] = (),
     ) -> Draft:
+        if missing := [name for name in self.workers if name not in pool.names]:
+            raise ConfigError(
+                f"{self.worker.name} knows its workers by number and cannot do without "
+                f"{missing[0]!r}: allow it, or take a Conductor that reads cards"
+            )
         steps = call.ledger.limits.steps
         messages = prompts.planner_messages(
             question, pool, self.style, steps=steps, rounds=rounds, rejected=rejected
