@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from random import Random
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -12,13 +15,15 @@ import pytest
 torch = pytest.importorskip("torch", reason="the `train` extra is not installed")
 pytest.importorskip("trl", reason="the `train` extra is not installed")
 
+from trl.trainer.grpo_trainer import GRPOTrainer  # noqa: E402
+
 from podium.ledger import Ledger  # noqa: E402
 from podium.train import data  # noqa: E402
 from podium.train.checkpoint import load_model  # noqa: E402
-from podium.train.cold import Lesson, teach  # noqa: E402
+from podium.train.cold import Lesson, past, random_workflow, teach  # noqa: E402
 from podium.train.grpo import ConductorTrainer, Rollout, Writer, dataset, settings  # noqa: E402
 from podium.train.pools import drawn  # noqa: E402
-from podium.train.recipe import load  # noqa: E402
+from podium.train.recipe import Cold, load  # noqa: E402
 from podium.train.rollouts import Rehearsal  # noqa: E402
 from toy_training import recipe, save_base, save_world  # noqa: E402
 
@@ -179,3 +184,38 @@ def test_a_row_that_is_shortened_learns_what_the_whole_row_would(played):
         assert trainer._compute_loss(trainer.model, short).item() == pytest.approx(total, abs=1e-6)
     finally:
         trainer.loss_type = "bnpo"
+
+
+def test_what_is_computed_once_for_equal_rows_is_what_trl_computes_for_each(played):
+    trainer, batch = played
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    assert len(torch.unique(ids, dim=0)) < len(ids)
+    width = batch["completion_ids"].size(1)
+    with torch.no_grad():
+        args = (trainer.model, ids, mask, width)
+        ours = ConductorTrainer._get_per_token_logps_and_entropies(
+            trainer, *args, compute_entropy=True
+        )
+        theirs = GRPOTrainer._get_per_token_logps_and_entropies(
+            trainer, *args, compute_entropy=True
+        )
+    written = batch["completion_mask"].bool()
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        assert torch.allclose(one[written], other[written], atol=1e-4)
+
+
+def test_second_drafts_of_a_cold_start_look_again_where_voices_differ(played):
+    trainer, _ = played
+    cold = Cold(drafts=1, under_one_prompt=1, workers=(2, 2), again=1.0)
+    lesson, row, rng = Lesson(cold, trainer.rows, trainer.writer, 1), trainer.rows[0], Random(1)
+    stood: dict[bool, list[bool]] = {True: [], False: []}
+    asked: Counter[int] = Counter()
+    for _ in range(1200):
+        before = past(random_workflow(row, rng, (2, 2)), row.pool, rng)
+        draft = lesson.draft(row, rng, before)
+        agreed = len({r.output for r in before.results}) == 1
+        stood[agreed].append(not draft.steps)
+        asked.update(step.worker for step in draft.steps[:1])
+    assert fmean(stood[True]) > 0.75 > 0.25 > fmean(stood[False])
+    assert max(asked.values()) < 1.4 * min(asked.values())  # nobody is taught to be better

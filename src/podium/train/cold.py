@@ -67,23 +67,23 @@ class Lesson:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         rng = Random(f"{self.seed} cold {index}")
-        row, past = rng.choice(self.rows), None
+        row, before = rng.choice(self.rows), None
         prompt = self.writer.opening(row)
         if rng.random() < self.settings.again:
-            past = _past(random_workflow(row, rng, self.settings.workers), row.pool, rng)
-            prompt += [*self.writer.draft(past.drafts[-1].text)]
-            prompt += self.writer.next_turn(row, [past])
-        drafts = [self._draft(row, rng, past) for _ in range(self.settings.under_one_prompt)]
+            before = past(random_workflow(row, rng, self.settings.workers), row.pool, rng)
+            prompt += self.writer.draft(before.drafts[-1].text)
+            prompt += self.writer.next_turn(row, [before])
+        drafts = [self.draft(row, rng, before) for _ in range(self.settings.under_one_prompt)]
         return {"prompt": prompt, "drafts": [self.writer.draft(render(d)) for d in drafts]}
 
-    def _draft(self, row: Row, rng: Random, past: Round | None) -> Workflow:
+    def draft(self, row: Row, rng: Random, before: Round | None) -> Workflow:
         """A first draft; or a second one, which looks again where the first one's voices differ.
 
         Now and then it is the other way round: whether to look again is to be learnt as well.
         """
-        if past is None:
+        if before is None:
             return random_workflow(row, rng, self.settings.workers)
-        if _agreed(past) != (rng.random() < SURPRISE):
+        if _agreed(before) != (rng.random() < SURPRISE):
             return Workflow(())
         flow = random_workflow(row, rng, (1, 1))
         votes = [i for i, m in enumerate(row.pool.members) if m.program]
@@ -92,7 +92,7 @@ class Lesson:
         return flow if alone else Workflow((*flow.steps, Step(votes[0], VOTE, "all")))
 
 
-def _past(workflow: Workflow, pool: Pool, rng: Random) -> Round:
+def past(workflow: Workflow, pool: Pool, rng: Random) -> Round:
     """A first round as it might have gone: half of the time all who were asked agree."""
     first, *others = rng.sample("ABCDEFGHIJ", 3)
     letters = [first] * len(workflow.steps)
@@ -109,8 +109,8 @@ def _past(workflow: Workflow, pool: Pool, rng: Random) -> Round:
     return Round((Draft(Completion(render(workflow))),), workflow, results, said[-1])
 
 
-def _agreed(past: Round) -> bool:
-    return len({result.output for result in past.results}) == 1
+def _agreed(before: Round) -> bool:
+    return len({result.output for result in before.results}) == 1
 
 
 def teach(model: Any, lesson: Lesson, folder: Path) -> None:
