@@ -82,6 +82,17 @@ def test_every_step_meets_each_kind_of_question_in_its_due_share():
     assert [p.id for p in order] != [p.id for p in data.dealt(problems, Random(4))]
 
 
+def test_questions_of_several_steps_can_come_later():
+    made = data.tiny_items(1, 200, "train")
+    plans = [tuple(Step(0, c.subtask, c.access) for c in m.calls) for m in made]
+    problems = [
+        data.Problem(Item(str(i), "?", "", "exact"), plan, str(len(plan)))
+        for i, plan in enumerate(plans)
+    ]
+    order = [len(p.plan) > 1 for p in data.dealt(problems, Random(0), 0.25)]
+    assert not any(order[:24]) and 0.4 < sum(order[40:]) / len(order[40:]) < 0.7
+
+
 def problem() -> data.Problem:
     return data.load(recipe()).of("train")[0]
 

@@ -292,8 +292,10 @@ def contested(scores: Sequence[float | None]) -> bool:
     return bool(known) and min(known) < 1.0 <= max(known)
 
 
-def dealt(problems: Sequence[Problem], rng: Random) -> list[Problem]:
+def dealt(problems: Sequence[Problem], rng: Random, later: float = 0.0) -> list[Problem]:
     """In random order, but with each kind spread evenly over the whole.
+
+    Those whose plan has several steps are spread over what is left after the share `later`.
 
     A step with few kinds of questions pushes towards whoever is good at those, for all questions.
     """
@@ -304,7 +306,9 @@ def dealt(problems: Sequence[Problem], rng: Random) -> list[Problem]:
     for kind in sorted(kinds):
         some, first = kinds[kind], rng.random()
         rng.shuffle(some)
-        places += [((first + i) / len(some), problem) for i, problem in enumerate(some)]
+        start = later if len(some[0].plan) > 1 else 0.0
+        even = [(first + i) / len(some) for i in range(len(some))]
+        places += [(start + (1 - start) * x, p) for x, p in zip(even, some, strict=True)]
     return [problem for _, problem in sorted(places, key=lambda placed: placed[0])]
 
 

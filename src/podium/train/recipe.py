@@ -68,6 +68,9 @@ class Data(Section):
     matters."""
     questions: Count | None = None
     """At most so many of the training split, drawn at random."""
+    later: Share = 0.0
+    """Share of the others that come before the first question whose plan has several steps: those
+    build on what is learnt from the rest, and no draft of theirs is right before."""
     seed: int = 1
     """Of the questions that are made up."""
 

@@ -137,7 +137,8 @@ class _Run:
             problems = kept
         if not problems:
             raise ConfigError("no question is left to learn from: no worker differs from another")
-        return data.dealt(problems, Random(self.recipe.seed))[: self.recipe.data.questions]
+        settings = self.recipe.data
+        return data.dealt(problems, Random(self.recipe.seed), settings.later)[: settings.questions]
 
     def _measured(self, problems: Sequence[Problem]) -> list[list[float | None]]:
         file = self.directory / "measured.json"
