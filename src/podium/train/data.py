@@ -40,8 +40,9 @@ QUESTION_TOKENS, REPLY_TOKENS = 1000, 1000
 
 Split = Literal["train", "dev", "test"]
 NUMBER = re.compile(r"\d{1,9}")
-EVERY = 8
-"""Of so many tiny questions one is about the world, for the member that is no specialist."""
+EVERY = 16
+"""Of so many tiny questions one is about the world, for the member that is no specialist: as many
+as need each of the skills alone."""
 PAPER = "paper"
 """The name of the mixture that the Conductor was trained on."""
 
