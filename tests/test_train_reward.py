@@ -55,16 +55,24 @@ def test_the_first_round_shares_in_the_second():
 
 
 def test_advantages_have_mean_zero_and_leave_out_what_has_no_reward():
-    found = advantages([1.0, 0.5, None, 0.5], scaled=True)
+    found = advantages([1.0, 0.5, None, 0.5], PAPER)
     assert found[2] == 0.0
     assert math.fsum(found) == pytest.approx(0.0)
     assert found[0] > 0 > found[1] == found[3]
-    assert advantages([1.0, 0.5], scaled=False) == [0.25, -0.25]
+    assert advantages([1.0, 0.5], PAPER, "none") == [0.25, -0.25]
+
+
+def test_by_the_share_of_right_answers_the_rare_ones_count_most():
+    rare = advantages([1.0] + [0.5] * 7, PAPER, "right")
+    common = advantages([1.0] * 7 + [0.5], PAPER, "right")
+    assert rare == pytest.approx([7.0] + [-1.0] * 7)
+    assert common == pytest.approx([1 / 7] * 7 + [-1.0])
+    assert advantages([0.5] * 3, PAPER, "right") == [0.0] * 3
 
 
 def test_a_group_without_variance_teaches_nothing():
-    assert advantages([0.5] * 4, scaled=True) == [0.0] * 4
-    assert advantages([None, 1.0], scaled=True) == [0.0, 0.0]
+    assert advantages([0.5] * 4, PAPER) == [0.0] * 4
+    assert advantages([None, 1.0], PAPER) == [0.0, 0.0]
 
 
 def test_a_gate_keeps_an_all_wrong_group_from_being_ordered():
@@ -76,7 +84,7 @@ def test_a_gate_keeps_an_all_wrong_group_from_being_ordered():
 
 def test_a_round_is_compared_with_the_same_round_of_the_others():
     group = [[0.5, 1.0], [0.5, 0.5], [0.0]]
-    found = advantages_of(group, PAPER, discount=0.25, scaled=False)
+    found = advantages_of(group, PAPER, discount=0.25, by="none")
     assert [len(rounds) for rounds in found] == [2, 2, 1]
     first, second, third = found
     assert first[1] == 0.25 == -second[1]

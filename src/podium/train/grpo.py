@@ -253,7 +253,7 @@ class ConductorTrainer(GRPOTrainer):
                 [[o.reward for o in r.outcomes] for r in group],
                 scale,
                 discount=settings.discount,
-                scaled=settings.scale == "group",
+                by=settings.scale,
             )
         ]
         for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
@@ -435,7 +435,7 @@ def settings(recipe: Recipe, folder: Path) -> GRPOConfig:
         beta=grpo.kl,
         epsilon=grpo.clip,
         loss_type=grpo.loss,
-        scale_rewards=grpo.scale,
+        scale_rewards="none",  # the advantages are ours
         use_vllm=bool(grpo.vllm),
         vllm_mode=grpo.vllm or "server",
         use_cpu=not torch.cuda.is_available(),

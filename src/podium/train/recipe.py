@@ -17,6 +17,7 @@ from podium.errors import ConfigError
 from podium.prompts import Style
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Scale = Literal["group", "none", "right"]
 
 
 class Lora(Section):
@@ -126,8 +127,10 @@ class Grpo(Section):
     clip: Positive = 0.2
     kl: Annotated[float, Field(ge=0)] = 0.0
     loss: Literal["bnpo", "dapo", "grpo", "dr_grpo"] = "bnpo"
-    scale: Literal["group", "none"] = "group"
-    """Whether a group's advantages are divided by their standard deviation."""
+    scale: Scale = "group"
+    """What a group's advantages are divided by: their standard deviation; nothing; or the share of
+    right answers, so that the fewer there are the more each counts. Who is good at little is then
+    not drowned by who is good at much."""
     discount: Share = 0.25
     """How much of a second round's reward the draft of the first one gets."""
     certain: Annotated[float, Field(ge=0, lt=0.1)] = 0.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from podium.train.recipe import Reward
+from podium.train.recipe import Reward, Scale
 from podium.types import Round
 
 EPSILON = 1e-4
@@ -46,15 +46,24 @@ def discounted(rewards: Sequence[float | None], discount: float) -> list[float |
     ]
 
 
-def advantages(group: Sequence[float | None], *, scaled: bool) -> list[float]:
+def advantages(group: Sequence[float | None], scale: Reward, by: Scale = "group") -> list[float]:
     """Each reward against the mean of its group; nothing for those that have no reward."""
     known = [r for r in group if r is not None]
     if len(known) < 2:
         return [0.0] * len(group)
     mean = math.fsum(known) / len(known)
-    spread = math.sqrt(math.fsum((r - mean) ** 2 for r in known) / (len(known) - 1))
-    by = spread + EPSILON if scaled else 1.0
-    return [0.0 if r is None else (r - mean) / by for r in group]
+    unit = _unit(known, mean, scale, by)
+    return [0.0 if r is None else (r - mean) / unit for r in group]
+
+
+def _unit(known: Sequence[float], mean: float, scale: Reward, by: Scale) -> float:
+    """What advantages of a group are divided by."""
+    if by == "none":
+        return 1.0
+    if by == "right":
+        share = sum(r > scale.wrong for r in known) / len(known)
+        return (scale.right - scale.wrong) * share or 1.0
+    return EPSILON + math.sqrt(math.fsum((r - mean) ** 2 for r in known) / (len(known) - 1))
 
 
 def gated(group: Sequence[float | None], scale: Reward) -> list[float | None]:
@@ -65,7 +74,7 @@ def gated(group: Sequence[float | None], scale: Reward) -> list[float | None]:
 
 
 def advantages_of(
-    group: Sequence[Sequence[float | None]], scale: Reward, *, discount: float, scaled: bool
+    group: Sequence[Sequence[float | None]], scale: Reward, *, discount: float, by: Scale
 ) -> list[list[float]]:
     """From the rewards of every round of every rollout, their advantages.
 
@@ -77,6 +86,6 @@ def advantages_of(
     for number in range(max(map(len, earned))):
         there = [i for i, rounds in enumerate(earned) if len(rounds) > number]
         rewards = gated([earned[i][number] for i in there], scale)
-        for i, value in zip(there, advantages(rewards, scaled=scaled), strict=True):
+        for i, value in zip(there, advantages(rewards, scale, by), strict=True):
             found[i].append(value)
     return found
