@@ -119,6 +119,9 @@ class Ghostwriter(grpo.Writer):
     def text(self, tokens: grpo.Tokens) -> str:
         return render(CHAIN)
 
+    def ended(self, tokens: grpo.Tokens) -> bool:
+        return True
+
 
 def recipe(given: argparse.Namespace) -> Recipe:
     settings = {

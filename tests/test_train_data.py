@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -69,6 +70,15 @@ async def test_specialists_that_do_not_err_solve_every_plan_of_the_tiny_question
     ]
     outcomes = await rehearsal.perform(sketches)
     assert [o.reward for o in outcomes] == [1.0] * 30
+
+
+async def test_a_draft_that_does_not_come_to_an_end_is_malformed():
+    source = data.load(recipe())
+    rehearsal = Rehearsal(Limits(), Ledger(), Reward(malformed=0.45))
+    whole = Sketch(source.of("train")[0], source.pool, render(Workflow((Step(0, "Go."),))))
+    fine, endless = await rehearsal.perform([whole, replace(whole, ended=False)])
+    assert fine.reward in (0.5, 1.0) and endless.reward == 0.45
+    assert endless.round.failure and endless.round.failure.blame == "policy"
 
 
 def test_every_step_meets_each_kind_of_question_in_its_due_share():

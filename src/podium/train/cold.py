@@ -33,7 +33,7 @@ from podium.workflow import render
 log = logging.getLogger(__name__)
 
 VOTE = "Vote."
-SURPRISE = 0.15
+SURPRISE = 0.03
 """Of second drafts, the share that stands where voices differ or looks again where they agree."""
 WARM_UP = 5
 """Steps over which the learning rate rises."""

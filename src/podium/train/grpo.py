@@ -109,6 +109,9 @@ class Writer:
     def text(self, tokens: Tokens) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 
+    def ended(self, tokens: Tokens) -> bool:
+        return bool(tokens) and tokens[-1] == self.tokenizer.eos_token_id
+
     def _render(self, messages: Sequence[Message]) -> str:
         talk = [{"role": m.role, "content": m.content} for m in messages]
         rendered = self.tokenizer.apply_chat_template(
@@ -230,7 +233,13 @@ class ConductorTrainer(GRPOTrainer):
                 rollout.logprobs += [0.0] * len(turn)
         drafts = self._write(rollouts, number)
         sketches = [
-            Sketch(r.row.problem, r.row.pool, self.writer.text(d.tokens), r.rounds)
+            Sketch(
+                r.row.problem,
+                r.row.pool,
+                self.writer.text(d.tokens),
+                r.rounds,
+                ended=self.writer.ended(d.tokens),
+            )
             for r, d in zip(rollouts, drafts, strict=True)
         ]
         outcomes = self.runner.run(self.rehearsal.perform(sketches))

@@ -27,6 +27,9 @@ class Sketch:
     pool: Pool
     text: str
     earlier: tuple[Round, ...] = ()
+    ended: bool = True
+    """Whether it came to an end before its tokens did. One that rambles on after its lists would
+    cost whoever serves it all the tokens there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class Rehearsal:
         conductor = Conductor(FixedPlanner(Workflow(())), sketch.pool)
         draft = Draft(Completion(sketch.text))
         try:
+            if not sketch.ended:
+                raise WorkflowError("the draft did not come to an end")
             workflow = conductor.read(draft, stage)
         except WorkflowError as exc:
             done = Round((draft,), failure=exc.as_failure())
