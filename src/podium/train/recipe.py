@@ -69,6 +69,8 @@ class Data(Section):
     matters."""
     questions: Count | None = None
     """At most so many of the training split, drawn at random."""
+    kinds: tuple[str, ...] = ()
+    """Only training questions of these categories; all of them if it is left out."""
     later: Share = 0.0
     """Share of the others that come before the first question whose plan has several steps: those
     build on what is learnt from the rest, and no draft of theirs is right before."""

@@ -128,7 +128,8 @@ class _Run:
 
     def _chosen(self) -> list[Problem]:
         """The problems to learn from, in an order that the seed decides."""
-        problems = self.source.of("train")
+        kinds = self.recipe.data.kinds
+        problems = [p for p in self.source.of("train") if not kinds or p.item.category in kinds]
         self.runner.run(data.check_gold(problems))
         if self.recipe.data.contested:
             scores = data.of_the_best(self._measured(problems), self.recipe.data.among)
