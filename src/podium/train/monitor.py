@@ -93,6 +93,10 @@ class Monitor(TrainerCallback):
         shown = f"right {self._figures['accuracy']:.2f}  parsed {self._figures['parsed']:.2f}"
         self._progress.update(self._bar, completed=state.global_step, figures=shown)
 
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        stop = self.recipe.grpo.stop
+        control.should_training_stop |= stop is not None and state.global_step >= stop
+
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.draw()
 

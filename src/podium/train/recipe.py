@@ -114,6 +114,8 @@ class Cold(Section):
 
 class Grpo(Section):
     steps: Annotated[int, Field(ge=0)] = 200
+    stop: Count | None = None
+    """The step after which it ends, though the schedule is made for `steps` of them."""
     questions: Count = 4
     """Per step."""
     drafts: Annotated[int, Field(ge=2)] = 64
