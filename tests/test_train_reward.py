@@ -146,6 +146,8 @@ OURS = (
     "recorded",
     "recorded-recursive",
     "tiny/conductor",
+    "tiny/chains",
+    "tiny/both",
     "paper-7b",
     "paper-3b",
     "adaptive",
