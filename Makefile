@@ -5,7 +5,7 @@
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo:  ## three questions, answered on this machine: no key, no GPU
+demo:  ## four questions, answered on this machine: no key, no GPU
 	@scripts/setup demo
 	@scripts/demo
 

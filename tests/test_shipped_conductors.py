@@ -5,6 +5,7 @@ import json
 import pytest
 
 from podium import Limits, Member, Pool, Question, Terms
+from podium.app import Podium
 from podium.checkpoints import find_checkpoint, load_conductor
 from podium.errors import ConfigError
 from podium.ledger import Ledger
@@ -12,6 +13,7 @@ from podium.models import ADAPTERS, embedded_model
 from podium.testing import ScriptedWorker
 from podium.types import Rules
 from podium.workers.tools import VoteWorker
+from podium.workshop import embedded
 
 SHIPPED = sorted(path.parent.name for path in ADAPTERS.glob("*/conductor.json"))
 
@@ -52,6 +54,27 @@ async def test_one_that_knows_numbers_says_whom_it_cannot_do_without():
     run = await conductor.solve("Why?", Terms(Ledger(limits), denied))
     assert run.answer is None and run.failure is not None
     assert "cannot do without 'mathstral-7B'" in run.failure.message
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "steps"),
+    [
+        ("Reverse the digits of 4821.", "1284", 1),
+        ("Sort the digits of 5738, then write the result as an ordinal.", "3578th", 2),
+    ],
+)
+async def test_the_embedded_default_leads_real_specialists_to_the_right_answer(
+    question, answer, steps, tmp_path
+):
+    try:
+        embedded_model()
+    except ConfigError as missing:
+        pytest.skip(str(missing))
+    config = embedded().model_copy(update={"store": str(tmp_path / "podium.sqlite")})
+    async with Podium(config) as podium:
+        run = await podium.ask(question)
+    assert run.answer == answer
+    assert len(run.rounds[0].results) == steps
 
 
 def test_a_pool_without_one_of_its_workers_is_refused():

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from podium.workers.local import LocalModel
 
 FILE = "conductor.json"
+HELD_TOKENS = 160
+"""Of a step, for a draft that is held by a grammar."""
 
 
 class StyleRecord(BaseModel):
@@ -67,7 +69,9 @@ class Checkpoint:
             held: whether a grammar keeps its drafts in form; for llama.cpp.
         """
         style = Style(**self.manner.style.model_dump())
-        sampling = Sampling(max_tokens=self.manner.max_tokens, temperature=0.0)
+        # A grammar counts characters, and a token is several: it must not cut a subtask short.
+        most = max(self.manner.max_tokens, HELD_TOKENS * self.manner.steps * held)
+        sampling = Sampling(max_tokens=most, temperature=0.0)
         known = self.manner.workers if style.show == "numbers" else ()
         return ModelPlanner(self._worker(local), style, sampling, 0, held, known)
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from podium.serve.beside import Show
 
 WEAK = (
-    "no podium.toml and no key in use: a model of 135 million parameters plans and works here. "
-    "It is real, and weak; `podium init` sets better ones up."
+    "no podium.toml and no key in use: a Conductor of 135 million parameters leads specialists of "
+    "the same size, who know numbers and little else. `podium init` sets better ones up."
 )
 
 
