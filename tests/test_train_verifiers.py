@@ -92,7 +92,7 @@ async def test_a_second_round_is_a_turn_of_the_same_conversation(tmp_path: Path)
     longest = max((sent.body["messages"] for sent in upstream.requests), key=len)
     assert [m["role"] for m in longest] == ["user", "assistant", "user"]
     assert longest[1]["content"] == asks("strong")
-    assert "(A)" in longest[2]["content"]
+    assert ": A" in longest[2]["content"]
 
 
 async def test_an_endpoint_that_fails_gives_no_reward(tmp_path: Path):

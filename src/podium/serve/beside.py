@@ -62,6 +62,8 @@ class Show:
             await asyncio.wait([self._serving])
 
     async def _open(self, run: str) -> None:
+        while await self._podium.store.record(run) is None:
+            await asyncio.sleep(0.01)  # it is being written down, and the page would not find it
         place = await visit.where(run) or f"{self._serve()}/#/runs/{run}"
         self._say(f"watch it at {place}")
         await asyncio.to_thread(webbrowser.open, place)
