@@ -62,8 +62,9 @@ class Show:
             await asyncio.wait([self._serving])
 
     async def _open(self, run: str) -> None:
-        while await self._podium.store.record(run) is None:
-            await asyncio.sleep(0.01)  # it is being written down, and the page would not find it
+        # It is being written down, and the page would not find it; of that a store says nothing.
+        while await self._podium.store.record(run) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         place = await visit.where(run) or f"{self._serve()}/#/runs/{run}"
         self._say(f"watch it at {place}")
         await asyncio.to_thread(webbrowser.open, place)
