@@ -76,7 +76,7 @@ def with_quick_head(model: Any) -> Any:
     """The model, its head given only states that lie together in memory.
 
     Logits are wanted of the last few tokens of each row, and such a slice of the states takes torch
-    a hundred times as long on a processor.
+    many times as long on a processor.
     """
     head = model.get_output_embeddings()
     head.register_forward_pre_hook(lambda _, given: (given[0].contiguous(), *given[1:]))
