@@ -35,6 +35,7 @@ class StyleRecord(BaseModel):
     show: Show = "numbers"
     form: Form = "full"
     binary: bool = False
+    aloud: bool = False
     question_chars: int = 20_000
 
 

@@ -19,6 +19,9 @@ from podium.types import UNSET, Completion, Draft, Question, Request, Round, Sam
 from podium.workers import Call, Pool, Worker
 from podium.workflow import render
 
+ALOUD_CHARS = 80
+"""Of a step, in the line that goes through the steps before the lists."""
+
 
 class Planner(Protocol):
     @property
@@ -88,6 +91,7 @@ class ModelPlanner:
             may_stop=may_stop,
             access="binary" if self.style.binary else "full",
             subtask_chars=max(16, min(200, room)),
+            reasoning_chars=ALOUD_CHARS * steps * self.style.aloud,
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from podium.answers import canonical, read_answer
-from podium.types import Draft, Message, Question, Round, Seen, Step
+from podium.types import Draft, Message, Question, Round, Seen, Step, Workflow
 from podium.workers import Member, Pool
 
 WHOLE = "Answer the question."
@@ -140,6 +140,9 @@ class Style:
     form: Form = "full"
     binary: bool = False
     """Access is nothing or everything, as in the paper's main results; no positions."""
+    aloud: bool = False
+    """Drafts open with a line that goes through the steps: what is to be done, then who does it. A
+    very small model finds the right one more easily once the subtask is said."""
     question_chars: int = 20_000
     """How much of the question a planner is shown: the beginning and the end of a longer one."""
 
@@ -238,9 +241,27 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
+def aloud(workflow: Workflow, pool: Pool, style: Style) -> str:
+    """The line that opens a draft of this style: each subtask, and who does it.
+
+    A card is named by its first word and then by its number. What the word says of a worker holds
+    under whatever number it stands.
+    """
+    return " ".join(
+        f"{s.subtask} - {_first_word(pool[s.worker], style.show)}{s.worker}."
+        for s in workflow.steps
+    )
+
+
+def _first_word(member: Member, show: Show) -> str:
+    return f"{(member.description or member.name).split()[0]} " if show == "cards" else ""
+
+
 def _team(pool: Pool, show: Show, form: Form) -> str:
     if form == "compact" and show == "numbers":
         return " ".join(str(i) for i in range(len(pool)))
+    if form == "compact":
+        return "".join(f"\n{i} {m.description or m.name}" for i, m in enumerate(pool.members))
     return "\n".join(_card(i, member, show) for i, member in enumerate(pool.members))
 
 

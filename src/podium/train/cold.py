@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from podium.prompts import WHOLE
+from podium.prompts import WHOLE, aloud
 from podium.train.grpo import Writer
 from podium.train.pools import Row
 from podium.train.processes import processes
 from podium.train.recipe import Cold
 from podium.types import Completion, Draft, Round, Step, StepResult, Workflow
 from podium.workers import Pool
-from podium.workers.sampling import Table, below
+from podium.workers.sampling import Table, Tokens, below
 from podium.workflow import render
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,12 @@ class Lesson:
             prompt += self.writer.draft(before.drafts[-1].text)
             prompt += self.writer.next_turn(row, [before])
         drafts = [self.draft(row, rng, before) for _ in range(self.settings.under_one_prompt)]
-        return {"prompt": prompt, "drafts": [self.writer.draft(render(d)) for d in drafts]}
+        return {"prompt": prompt, "drafts": [self._written(d, row.pool) for d in drafts]}
+
+    def _written(self, workflow: Workflow, pool: Pool) -> Tokens:
+        style, lists = self.writer.style, render(workflow)
+        thought = aloud(workflow, pool, style) if style.aloud else ""
+        return self.writer.draft(f"{thought}\n{lists}" if thought else lists)
 
     def draft(self, row: Row, rng: Random, before: Round | None) -> Workflow:
         """A first draft; or a second one, which looks again where the first one's voices differ.

@@ -236,7 +236,7 @@ class ExactTalker:
 
     known: Mapping[str, str]
     name: str = "talk"
-    description: str = "knows some facts"
+    description: str = "answers in sentences"
     fingerprint: str = "exact talk"
 
     async def complete(self, request: Request, call: Call) -> Completion:

@@ -263,6 +263,7 @@ class ConductorTrainer(GRPOTrainer):
                 scale,
                 discount=settings.discount,
                 by=settings.scale,
+                against=settings.against,
             )
         ]
         for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
@@ -288,7 +289,7 @@ class ConductorTrainer(GRPOTrainer):
             [r.prompt for r in rollouts],
             how,
             given=[r.tokens for r in rollouts],
-            habit=self._habits[number],
+            habit=None if self.recipe.style.aloud else self._habits[number],
         )
         model.train()
         return written

@@ -18,6 +18,7 @@ from podium.prompts import Style
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Scale = Literal["group", "none", "right"]
+Against = Literal["group", "standing"]
 
 
 class Lora(Section):
@@ -47,6 +48,7 @@ class StyleSection(Section):
     show: Literal["numbers", "cards"] = "numbers"
     form: Literal["full", "compact"] = "full"
     binary: bool = False
+    aloud: bool = False
     question_chars: Count = 20_000
 
     def value(self) -> Style:
@@ -137,6 +139,11 @@ class Grpo(Section):
     not drowned by who is good at much."""
     discount: Share = 0.25
     """How much of a second round's reward the draft of the first one gets."""
+    against: Against = "group"
+    """What a second round is compared with: the second rounds of the group's other rollouts, as in
+    the paper; or what letting its own answer stand would have earned. First rounds that went
+    otherwise leave other situations behind, some harder than others: compared with each other,
+    whoever looks again in a hard one seems to do worse than who stands in an easy one."""
     certain: Annotated[float, Field(ge=0, lt=0.1)] = 0.0
     """Tokens at the end of a draft that were all sampled with a probability above 1 - `certain`
     are left out of learning: their gradient is next to nothing, and their computation is not."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from podium.train.recipe import Reward, Scale
+from podium.train.recipe import Against, Reward, Scale
 from podium.types import Round
 
 EPSILON = 1e-4
@@ -74,18 +74,40 @@ def gated(group: Sequence[float | None], scale: Reward) -> list[float | None]:
 
 
 def advantages_of(
-    group: Sequence[Sequence[float | None]], scale: Reward, *, discount: float, by: Scale
+    group: Sequence[Sequence[float | None]],
+    scale: Reward,
+    *,
+    discount: float,
+    by: Scale,
+    against: Against = "group",
 ) -> list[list[float]]:
     """From the rewards of every round of every rollout, their advantages.
 
     A round is compared with the same round of the other rollouts: a second draft is written in
-    another situation than a first one, and its mean reward is another.
+    another situation than a first one, and its mean reward is another. Second drafts of a group
+    may differ in their situation, too; each can then be compared with what letting the answer
+    stand would have earned in its own.
     """
     earned = [discounted(rounds, discount) for rounds in group]
     found: list[list[float]] = [[] for _ in group]
     for number in range(max(map(len, earned))):
         there = [i for i, rounds in enumerate(earned) if len(rounds) > number]
-        rewards = gated([earned[i][number] for i in there], scale)
-        for i, value in zip(there, advantages(rewards, scale, by), strict=True):
+        if number and against == "standing":
+            worth = [gain(*group[i][number - 1 : number + 1], scale) for i in there]
+        else:
+            worth = advantages(gated([earned[i][number] for i in there], scale), scale, by)
+        for i, value in zip(there, worth, strict=True):
             found[i].append(value)
     return found
+
+
+def gain(before: float | None, after: float | None, scale: Reward) -> float:
+    """What a round earned beyond what letting the answer before it stand would have earned.
+
+    Standing costs nothing. Where neither answer is right, a gate lets nothing be learnt.
+    """
+    if before is None or after is None:
+        return 0.0
+    if scale.gate and max(before, after) <= scale.wrong:
+        return 0.0
+    return after - (scale.right if before > scale.wrong else scale.wrong)

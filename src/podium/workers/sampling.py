@@ -30,6 +30,14 @@ TOGETHER = 32
 COMMON = 0.9
 """Share of drafts that must agree on a token for it to be expected of the next."""
 
+AHEAD = 24
+"""Tokens of a leader's draft that those who follow it are checked against at a time."""
+
+ASTRAY = 4
+"""Checks in a row at whose first token a row may leave its leader before it goes on alone."""
+
+EPSILON = 1e-6
+
 USUAL = 0.5
 """Share of drafts with a first line of one length that must end alike for it to be expected."""
 
@@ -142,6 +150,7 @@ def generate(
     """Sample under each prompt and what is `given` below it; what rows share is read once."""
     work = _Work(model, how, prompts, given or [[]] * len(prompts))
     if habit is None:
+        work.follow(work.going())
         work.write(work.going())
         return work.written
     work.check(dict.fromkeys(work.going(), habit.opening))
@@ -186,14 +195,25 @@ class _Work:
     def follow(self, rows: Sequence[int]) -> None:
         """Of rows with the same above them and heads of one length, one leads the others.
 
-        What is asked for decides how a draft goes on, more than who is asked to do it.
+        What is asked for decides how a draft goes on, more than who is asked to do it. A row that
+        goes another way at one place is expected to come back to the leader's at the next.
         """
         alike, place = _different([(self._place[i], len(self.written[i].tokens)) for i in rows])
         leads = [rows[place.index(n)] for n in range(len(alike))]
-        heads = {i: len(self.written[i].tokens) for i in leads}
         self.write(leads)
-        ends = {i: self.written[i].tokens[head:] for i, head in heads.items()}
-        self.check({i: ends[leads[n]] for i, n in zip(rows, place, strict=True) if i not in ends})
+        lead = {i: leads[n] for i, n in zip(rows, place, strict=True) if i != leads[n]}
+        astray = Counter[int]()
+        while lead:
+            before = {i: len(self.written[i].tokens) for i in lead}
+            self.check({i: self.written[n].tokens[before[i] :][:AHEAD] for i, n in lead.items()})
+            for i, length in before.items():
+                gained = len(self.written[i].tokens) - length
+                astray[i] = astray[i] + 1 if gained <= 1 else 0
+            lead = {
+                i: n
+                for i, n in lead.items()
+                if astray[i] < ASTRAY and not self._ended(self.written[i])
+            }
 
     def write(self, rows: Sequence[int], *, until: int = -1) -> None:
         """Token by token. Rows that have ended, or reached `until`, leave the batch."""
@@ -233,7 +253,9 @@ class _Work:
         """Take of what is expected as much as the model goes along with, and its own word then."""
         most = self.how.max_tokens
         room = {i: e[: most - len(self.written[i].tokens)] for i, e in expected.items()}
-        rows = sorted((i for i, e in room.items() if e), key=lambda i: len(room[i]))
+        rows = sorted(
+            (i for i, e in room.items() if e), key=lambda i: (len(room[i]), self._place[i])
+        )
         for start in range(0, len(rows), TOGETHER):
             some = rows[start : start + TOGETHER]
             self._check(some, [room[i] for i in some])
@@ -258,15 +280,21 @@ class _Work:
             for token, p in zip(wanted[:count], likely[n].tolist(), strict=False):
                 self.written[row].add(token, p)
             if count is not None:
-                self._instead(row, scores[n, count], wanted[count])
+                self._instead(row, scores[n, count], wanted[count], float(drawn[count]))
 
     def _so_far(self, row: int) -> tuple[int, tuple[int, ...]]:
         return self._place[row], tuple(self._own(row))
 
-    def _instead(self, row: int, scores: Tensor, refused: int) -> None:
+    def _instead(self, row: int, scores: Tensor, refused: int, point: float) -> None:
+        """Another token than the refused one, by what is left of the point that refused it.
+
+        That is uniform again, and those of a group still lie evenly apart.
+        """
         other = scores.clone()
         other[refused] = -torch.inf
-        token = int(self.how.sample(other[None], torch.rand(1))[0, 0])
+        taken = float(scores[refused].exp())
+        left = min(1.0, (point - taken) / max(1.0 - taken, EPSILON))
+        token = int(self.how.sample(other[None], torch.tensor([max(0.0, left)]))[0, 0])
         self.written[row].add(token, float(scores[token]))
 
 

@@ -183,10 +183,10 @@ class _Words:
     rng: Random
 
     def task(self, skill: Skill, x: str) -> str:
-        return self.rng.choice(skill.tasks.of(self.split)).format(x=x)
+        return self.rng.choice(skill.tasks.asked(self.split)).format(x=x)
 
     def noun(self, skill: Skill, x: str) -> str:
-        return self.rng.choice(skill.nouns.of(self.split)).format(x=x)
+        return self.rng.choice(skill.nouns.asked(self.split)).format(x=x)
 
     def one_of(self, train: Sequence[str], test: Sequence[str]) -> str:
         return self.rng.choice(test if self.split == "test" else train)
@@ -203,7 +203,17 @@ def _text(skills: Sequence[Skill], given: Sequence[Numbers], words: _Words) -> s
 
 def _single(skill: Skill, x: str, words: _Words) -> str:
     form = words.one_of(
-        ("{Task}.", "Please {task}.", "What is {noun}?"),
+        (
+            "{Task}.",
+            "Please {task}.",
+            "What is {noun}?",
+            "Can you {task}?",
+            "Give me {noun}.",
+            "I need {noun}.",
+            "I want you to {task}.",
+            "{Noun}?",
+            "Work out {noun}.",
+        ),
         ("Could you {task}?", "Tell me {noun}.", "{Task}, please."),
     )
     return _fill(form, task=words.task(skill, x), noun=words.noun(skill, x))
@@ -211,7 +221,10 @@ def _single(skill: Skill, x: str, words: _Words) -> str:
 
 def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
     first, second = skills
-    it = words.one_of(("the result", "that", "what you get"), ("the outcome", "the number found"))
+    it = words.one_of(
+        ("the result", "that", "what you get", "it", "the answer", "the new number"),
+        ("the outcome", "the number found"),
+    )
     form = words.one_of(
         (
             "{Task}, then {then}.",
@@ -219,6 +232,16 @@ def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
             "First {task}. Then {then}.",
             "{Nested}.",
             "What is {noun}?",
+            "Step 1: {task}. Step 2: {then}.",
+            "{Task}; afterwards {then}.",
+            "Can you {task} and then {then}?",
+            "I want you to {task}. With that done, {then}.",
+            "Start like this: {task}. Now {then}.",
+            "When you have found {inner}, {then}.",
+            "Take {inner} and {then}.",
+            "Give me {noun}.",
+            "I want you to {nested}.",
+            "Before you {then}, {task}.",
         ),
         ("After you {task}, {then}.", "Begin: {task}. Next: {then}.", "Please {nested}."),
     )
@@ -227,6 +250,7 @@ def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
         form,
         task=words.task(first, x),
         then=words.task(second, it),
+        inner=inner,
         nested=words.task(second, inner),
         noun=words.noun(second, inner),
     )
@@ -234,13 +258,26 @@ def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
 
 def _merge(skills: Sequence[Skill], xs: Sequence[str], words: _Words) -> str:
     a, b, last = skills
-    both = words.one_of(("the two results", "both results"), ("the two outcomes",))
+    both = words.one_of(
+        ("the two results", "both results", "them", "the two", "both answers"),
+        ("the two outcomes",),
+    )
     form = words.one_of(
         (
             "{Task} and {other}, then {then}.",
             "First {task}. Next {other}. Finally {then}.",
             "{Nested}.",
             "What is {noun}?",
+            "Step 1: {task}. Step 2: {other}. Step 3: {then}.",
+            "{Task}; {other}; afterwards {then}.",
+            "Can you {task}, {other} and then {then}?",
+            "I want you to {task} and {other}. With that done, {then}.",
+            "Start like this: {task}, besides {other}. Now {then}.",
+            "When you have found {inner}, {then}.",
+            "Take {inner} and {then}.",
+            "Give me {noun}.",
+            "I want you to {nested}.",
+            "Before you {then}, {task} and {other}.",
         ),
         (
             "Once you {task} and also {other}, {then}.",
@@ -253,6 +290,7 @@ def _merge(skills: Sequence[Skill], xs: Sequence[str], words: _Words) -> str:
         form,
         task=words.task(a, xs[0]),
         other=words.task(b, xs[1]),
+        inner=inner,
         then=words.task(last, both),
         nested=words.task(last, inner),
         noun=words.noun(last, inner),

@@ -26,9 +26,16 @@ class Wordings:
     train: tuple[str, ...]
     test: tuple[str, ...]
     """Never read by anybody in training."""
+    more: tuple[str, ...] = ()
+    """Further ones of training questions, which the Conductor has to put into plainer words: a
+    specialist meets none of them."""
 
     def of(self, split: Split) -> tuple[str, ...]:
         return self.test if split == "test" else self.train
+
+    def asked(self, split: Split) -> tuple[str, ...]:
+        """As people ask, not as a Conductor orders."""
+        return self.test if split == "test" else (*self.train, *self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +141,7 @@ def _some(counts: Sequence[int], low: int, high: int) -> Callable[[Numbers], boo
 
 REVERSE = Skill(
     "reverse",
-    "writes a number backwards: 482 becomes 284",
+    "turns numbers around",
     apply=lambda xs: str(xs[0])[::-1],
     takes=_one(10, 9999, zeros=False),
     draw=_drawn((100, 999), (1000, 9999), zeros=False),
@@ -147,12 +154,21 @@ REVERSE = Skill(
             "write the digits of {x} in reverse order",
         ),
         ("read {x} from right to left", "turn {x} around, last digit first"),
+        more=(
+            "invert the order of the digits of {x}",
+            "spell the digits of {x} from the end to the start",
+            "swap the digits of {x} end for end",
+        ),
     ),
-    nouns=Wordings(("the reverse of {x}", "{x} written backwards"), ("the mirror image of {x}",)),
+    nouns=Wordings(
+        ("the reverse of {x}", "{x} written backwards"),
+        ("the mirror image of {x}",),
+        more=("the reversed form of {x}", "{x} with its digits reversed"),
+    ),
 )
 SORT = Skill(
     "sort",
-    "puts the digits of a number in ascending order: 482 becomes 248",
+    "sorts digits",
     apply=lambda xs: "".join(sorted(str(xs[0]))),
     takes=_one(100, 9999, zeros=False),
     draw=_drawn((100, 999), (1000, 9999), zeros=False),
@@ -168,15 +184,21 @@ SORT = Skill(
             "line up the digits of {x} from least to greatest",
             "rank the digits of {x}, smallest first",
         ),
+        more=(
+            "bring the digits of {x} into rising order",
+            "sort {x} digit by digit, lowest first",
+            "rearrange the digits of {x} so that they go up",
+        ),
     ),
     nouns=Wordings(
         ("the sorted digits of {x}", "{x} with its digits in ascending order"),
         ("the digits of {x} from least to greatest",),
+        more=("the digits of {x} in increasing order", "{x} sorted by digit"),
     ),
 )
 LAST = Skill(
     "last",
-    "gives the last digit of a number: 482 becomes 2",
+    "gives the last digit",
     apply=lambda xs: str(xs[0] % 10),
     takes=_one(10, 9999),
     draw=_drawn((100, 999), (1000, 9999)),
@@ -189,14 +211,21 @@ LAST = Skill(
             "name the digit that {x} ends in",
         ),
         ("keep only the rightmost digit of {x}", "tell the digit at the very end of {x}"),
+        more=(
+            "pick out the ones digit of {x}",
+            "say which digit comes last in {x}",
+            "cut off all but the last digit of {x}",
+        ),
     ),
     nouns=Wordings(
-        ("the last digit of {x}", "the final digit of {x}"), ("the rightmost digit of {x}",)
+        ("the last digit of {x}", "the final digit of {x}"),
+        ("the rightmost digit of {x}",),
+        more=("the units digit of {x}", "the digit {x} ends with"),
     ),
 )
 ORDINAL = Skill(
     "ordinal",
-    "writes a number as an ordinal: 482 becomes 482nd",
+    "makes ordinals",
     apply=lambda xs: ordinal(xs[0]),
     takes=_one(1, 9999),
     draw=_drawn((1, 99), (10, 99), (100, 999), (1000, 9999)),
@@ -209,12 +238,21 @@ ORDINAL = Skill(
             "change {x} to its ordinal",
         ),
         ("make an ordinal out of {x}", "give {x} its ordinal ending"),
+        more=(
+            "convert {x} to an ordinal number",
+            "state {x} as a rank, like 1st or 2nd",
+            "add the right ordinal suffix to {x}",
+        ),
     ),
-    nouns=Wordings(("the ordinal of {x}", "{x} as an ordinal"), ("the ordinal number for {x}",)),
+    nouns=Wordings(
+        ("the ordinal of {x}", "{x} as an ordinal"),
+        ("the ordinal number for {x}",),
+        more=("the ordinal form of {x}", "{x} as a position in a row"),
+    ),
 )
 WORDS = Skill(
     "words",
-    "writes a number below 1000 in English words: 482 becomes four hundred eighty-two",
+    "spells numbers in words",
     apply=lambda xs: in_words(xs[0]),
     takes=_one(1, 999),
     draw=_drawn((1, 99), (100, 999), (100, 999), (100, 999)),
@@ -227,12 +265,21 @@ WORDS = Skill(
             "write out {x} as English words",
         ),
         ("put {x} into words", "express {x} in English words"),
+        more=(
+            "write {x} with letters instead of digits",
+            "turn {x} into English words",
+            "name {x} in plain English",
+        ),
     ),
-    nouns=Wordings(("{x} in words", "the English name of {x}"), ("{x} spelled out in words",)),
+    nouns=Wordings(
+        ("{x} in words", "the English name of {x}"),
+        ("{x} spelled out in words",),
+        more=("{x} as English words", "{x} written with letters"),
+    ),
 )
 MAXIMUM = Skill(
     "maximum",
-    "finds the largest of several two-digit numbers: 48, 21 and 73 become 73",
+    "finds the largest number",
     apply=lambda xs: str(max(xs)),
     takes=_some((3, 4), 10, 99),
     draw=_several((3, 4), 10, 99),
@@ -245,12 +292,21 @@ MAXIMUM = Skill(
             "name the highest number among {x}",
         ),
         ("choose the greatest of {x}", "select the top number among {x}"),
+        more=(
+            "choose the largest number out of {x}",
+            "determine the biggest among {x}",
+            "see which is the highest of {x}",
+        ),
     ),
-    nouns=Wordings(("the largest of {x}", "the maximum of {x}"), ("the greatest of {x}",)),
+    nouns=Wordings(
+        ("the largest of {x}", "the maximum of {x}"),
+        ("the greatest of {x}",),
+        more=("the biggest of {x}", "the highest number among {x}"),
+    ),
 )
 ADD = Skill(
     "add",
-    "adds two numbers below 50: 48 and 21 become 69",
+    "adds two numbers",
     apply=lambda xs: str(sum(xs)),
     takes=_some((2,), 1, 49),
     draw=_pair((1, 49)),
@@ -258,13 +314,22 @@ ADD = Skill(
     tasks=Wordings(
         ("add {x}", "compute the sum of {x}", "sum up {x}", "work out the total of {x}"),
         ("calculate the sum of {x}", "find what {x} add up to"),
+        more=(
+            "put {x} together as a sum",
+            "get the total when you add {x}",
+            "do the addition of {x}",
+        ),
     ),
-    nouns=Wordings(("the sum of {x}", "the total of {x}"), ("the result of adding {x}",)),
+    nouns=Wordings(
+        ("the sum of {x}", "the total of {x}"),
+        ("the result of adding {x}",),
+        more=("{x} added up", "what {x} make in total"),
+    ),
     merges=True,
 )
 JOIN = Skill(
     "join",
-    "joins two numbers into one: 48 and 213 become 48213",
+    "joins two numbers",
     apply=lambda xs: "".join(map(str, xs)),
     takes=_some((2,), 1, 999),
     draw=_pair((1, 9), (10, 99), (100, 999)),
@@ -277,10 +342,16 @@ JOIN = Skill(
             "glue {x} together",
         ),
         ("stick {x} together end to end", "merge {x} into a single string of digits"),
+        more=(
+            "chain {x} into one long number",
+            "append {x} one after the other",
+            "form one number from {x} side by side",
+        ),
     ),
     nouns=Wordings(
         ("the number made by joining {x}", "the concatenation of {x}"),
         ("the number that you get by gluing {x} together",),
+        more=("{x} joined into one number", "the single number formed from {x}"),
     ),
     merges=True,
 )
