@@ -211,20 +211,3 @@ async def test_an_adapter_of_other_weights_is_refused(folder: Path, adapter: Pat
     (stranger / "conductor.json").write_text(json.dumps(manner))
     with pytest.raises(ConfigError, match="adapter of another model"):
         await answers(TransformersWorker("stranger", stranger))
-
-
-def test_two_checkpoints_have_an_average(folder: Path, adapter: Path):
-    from safetensors.torch import load_file, save_file
-
-    from podium.train.average import WEIGHTS, average
-
-    other, out = folder / "other", folder / "averaged"
-    shutil.copytree(adapter, other)
-    own = load_file(adapter / WEIGHTS)
-    save_file({k: 3 * v for k, v in own.items()}, other / WEIGHTS)
-    average(adapter, other, 0.25, out)
-    found = load_file(out / WEIGHTS)
-    assert all((found[k] - 1.5 * own[k]).abs().max() < 1e-6 for k in own)
-    assert (out / "conductor.gguf").exists() and (out / "conductor.json").exists()
-    with pytest.raises(ConfigError, match="no checkpoint with an adapter"):
-        average(adapter, folder, 0.5, folder / "never")

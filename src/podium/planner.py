@@ -19,7 +19,7 @@ from podium.types import UNSET, Completion, Draft, Question, Request, Round, Sam
 from podium.workers import Call, Pool, Worker
 from podium.workflow import render
 
-ALOUD_CHARS = 80
+ALOUD_CHARS = 100
 """Of a step, in the line that goes through the steps before the lists."""
 
 

@@ -244,24 +244,26 @@ def shortened(text: str, most: int) -> str:
 def aloud(workflow: Workflow, pool: Pool, style: Style) -> str:
     """The line that opens a draft of this style: each subtask, and who does it.
 
-    A card is named by its first word and then by its number. What the word says of a worker holds
-    under whatever number it stands.
+    The worker is named as the team's list has it: what a card says of somebody holds under whatever
+    number it stands.
     """
-    return " ".join(
-        f"{s.subtask} - {_first_word(pool[s.worker], style.show)}{s.worker}."
+    named = [
+        _short_card(s.worker, pool[s.worker]) if style.show == "cards" else str(s.worker)
         for s in workflow.steps
-    )
+    ]
+    return " ".join(f"{s.subtask} - {n}." for s, n in zip(workflow.steps, named, strict=True))
 
 
-def _first_word(member: Member, show: Show) -> str:
-    return f"{(member.description or member.name).split()[0]} " if show == "cards" else ""
+def _short_card(number: int, member: Member) -> str:
+    """The number behind what is said: a very small model copies what follows, not what precedes."""
+    return f"{member.description or member.name} {number}"
 
 
 def _team(pool: Pool, show: Show, form: Form) -> str:
     if form == "compact" and show == "numbers":
         return " ".join(str(i) for i in range(len(pool)))
     if form == "compact":
-        return "".join(f"\n{i} {m.description or m.name}" for i, m in enumerate(pool.members))
+        return ", ".join(_short_card(i, member) for i, member in enumerate(pool.members))
     return "\n".join(_card(i, member, show) for i, member in enumerate(pool.members))
 
 
