@@ -1,6 +1,7 @@
 """Strategies to compare with: each one a workflow that the executor performs."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from podium.eval.router import Lessons, router, train
 from podium.eval.strategies import Field, Spec, Spend, Standing, build, parse_spec, parse_specs
 from podium.ledger import Ledger
 from podium.models import SMOLLM2, embedded_model
-from podium.prompts import WHOLE
+from podium.prompts import WHOLE, Style
 from podium.testing import ScriptedWorker
 from podium.trinity import Head, Reading
 from podium.trinity.states import file_digest
@@ -255,6 +256,14 @@ def test_a_checkpoint_leads_the_pool_in_the_order_it_was_trained_with(tmp_path):
     assert entrant.strategy.pool.names == ("b", "a")
     assert entrant.strategy.planner.style.form == "compact"
     assert entrant.limits.steps == 3 and entrant.limits.rounds == 1
+
+
+@pytest.mark.parametrize("aloud", [True, False])
+def test_a_checkpoint_thinks_aloud_if_it_was_trained_to(tmp_path, aloud):
+    style = Style(show="cards", form="compact", aloud=aloud)
+    made = checkpoint(tmp_path / "it", style=asdict(style))
+    entrant = build(parse_spec(f"conductor:{made}"), field(pool(says("a", "x"), says("b", "x"))))
+    assert entrant.strategy.planner.style == style
 
 
 @pytest.mark.parametrize(

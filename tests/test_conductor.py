@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,7 @@ from podium.events import (
     StepRetried,
     StepStarted,
 )
+from podium.prompts import Style, aloud
 from podium.testing import ScriptedWorker
 from podium.workers.tools import VoteWorker
 
@@ -211,6 +213,32 @@ async def test_denied_workers_are_neither_shown_nor_reachable():
     run = await Conductor(planner, Pool.of(a, b)).solve("?", terms)
     assert run.answer == "ok" and run.workers == ("b",)
     assert "beta" in prompt(leader) and "alpha" not in prompt(leader)
+
+
+async def test_aloud_a_draft_names_workers_as_the_list_of_the_team_has_them():
+    members = (
+        Member(worker("284", name="a"), description="turns numbers around"),
+        Member(worker("two", name="b")),
+    )
+    pool = Pool.of(*members)
+    flow = Workflow((Step(0, "Reverse 482."), Step(1, "Spell the previous answer.", (0,))))
+    style = Style(show="cards", form="compact", aloud=True)
+    thought = aloud(flow, pool, style)
+    assert thought == "Reverse 482. - turns numbers around 0. Spell the previous answer. - b 1."
+    assert aloud(flow, pool, replace(style, show="numbers")).endswith("answer. - 1.")
+    leader = worker(f"{thought}\n{render(flow)}", name="leader")
+    run = await Conductor(ModelPlanner(leader, style), pool).solve("?")
+    assert run.answer == "two"
+    assert "Team: turns numbers around 0, b 1\n" in prompt(leader)
+
+
+@pytest.mark.parametrize("said", [True, False])
+async def test_a_held_draft_has_room_for_a_thought_where_it_is_to_be_said_aloud(said: bool):
+    flow = render(Workflow((Step(0, "x"),)))
+    leader = worker(flow, name="leader")
+    planner = ModelPlanner(leader, Style(form="compact", aloud=said), held=True)
+    await Conductor(planner, Pool.of(worker("ok"))).solve("?")
+    assert ("thought" in (leader.seen[0].sampling.grammar or "")) is said
 
 
 async def test_a_fixed_workflow_keeps_its_workers_when_another_is_denied():

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium.grammar import workflow_grammar
+from podium.eval.tiny.skills import SKILLS
 from podium.ledger import Ledger
 from podium.models import pull
-from podium.types import Access, Message, Request, Sampling, Step, Workflow
-from podium.workers import Call
+from podium.planner import ModelPlanner
+from podium.prompts import Style, aloud
+from podium.testing import ScriptedWorker
+from podium.train.data import ExactSpecialist, tiny_items
+from podium.types import Access, Limits, Message, Question, Request, Sampling, Step, Workflow
+from podium.workers import Call, Member, Pool
 from podium.workers.local import LocalModel, LocalWorker
 from podium.workflow import parse, render
 
@@ -87,6 +93,46 @@ def test_binary_access_knows_no_positions() -> None:
     text = 'model_id = [0, 1]\nsubtasks = ["a", "b"]\naccess_list = [[], {}]'
     assert re.fullmatch(binary, text.format('["all"]'))
     assert not re.fullmatch(binary, text.format("[0]"))
+
+
+SPECIALISTS = Pool(tuple(Member(ExactSpecialist(s), s.description) for s in SKILLS.values()))
+FLOW = Workflow((Step(0, "Reverse the digits of 42."), Step(3, "Make it an ordinal.", (0,))))
+
+
+async def held(style: Style) -> str:
+    """What a planner of this style, held by a grammar, lets a model write over the specialists."""
+    worker = ScriptedWorker([""])
+    planner = ModelPlanner(worker, style, Sampling(max_tokens=480), held=True)
+    await planner.draft(Question("?"), SPECIALISTS, Call(Ledger(Limits(steps=3))))
+    grammar = worker.seen[0].sampling.grammar
+    assert grammar
+    return as_pattern(grammar)
+
+
+@pytest.mark.parametrize("show", ["cards", "numbers"])
+async def test_a_held_planner_thinks_before_it_lists_if_and_only_if_its_style_is_to(show) -> None:
+    style = Style(show=show, form="compact", aloud=True)
+    lists = render(FLOW)
+    said = f"{aloud(FLOW, SPECIALISTS, style)}\n{lists}"
+    thinking, silent = await held(style), await held(Style(show=show, form="compact"))
+    assert re.fullmatch(thinking, said) and not re.fullmatch(thinking, lists)
+    assert re.fullmatch(silent, lists) and not re.fullmatch(silent, said)
+
+
+async def test_a_held_planner_has_room_for_the_thought_of_every_tiny_question() -> None:
+    style = Style(show="cards", form="compact", aloud=True)
+    allowed, rng = re.compile(await held(style)), Random(0)
+    for item in tiny_items(1, 300, "train"):
+        workers = [rng.randrange(len(SPECIALISTS)) for _ in item.calls]
+        flow = Workflow(
+            tuple(Step(w, c.subtask, c.access) for w, c in zip(workers, item.calls, strict=True))
+        )
+        assert allowed.fullmatch(f"{aloud(flow, SPECIALISTS, style)}\n{render(flow)}"), item
+
+
+async def test_a_thought_has_an_end() -> None:
+    style = Style(form="compact", aloud=True)
+    assert not re.fullmatch(await held(style), f"{'and so on ' * 40}\n{render(FLOW)}")
 
 
 @pytest.fixture(scope="module")

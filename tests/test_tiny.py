@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -214,3 +216,18 @@ def test_a_skill_may_differ_from_the_rest_of_its_recipe(tmp_path: Path) -> None:
 
 def test_the_shipped_recipe_teaches_every_skill() -> None:
     assert list(lessons(RECIPE)) == list(SKILLS)
+
+
+def test_no_wording_of_the_test_is_read_in_training() -> None:
+    for skill in SKILLS.values():
+        for words in (skill.tasks, skill.nouns):
+            assert not {*words.test} & {*words.train, *words.more}
+            assert words.asked("test") == words.of("test") == words.test
+            assert {*words.more} <= {*words.asked("train")} and not {*words.more} & {*words.train}
+
+
+def test_a_card_tells_specialists_apart_by_its_first_word() -> None:
+    shipped = tomllib.loads((files("podium") / "embedded.toml").read_text())["worker"]
+    cards = {w["name"]: w["description"] for w in shipped}
+    assert all(cards[name] == skill.description for name, skill in SKILLS.items())
+    assert len({card.split()[0] for card in cards.values()}) == len(cards)

@@ -9,7 +9,7 @@ import pytest
 
 from podium.errors import ConfigError
 from podium.train.recipe import Reward, load
-from podium.train.reward import advantages, advantages_of, discounted, gated, reward
+from podium.train.reward import advantages, advantages_of, discounted, gain, gated, reward
 from podium.types import Completion, Draft, Failure, Round, Step, StepResult
 
 PAPER = Reward()
@@ -93,6 +93,23 @@ def test_a_round_is_compared_with_the_same_round_of_the_others():
     assert first[0] + second[0] + third[0] == pytest.approx(0.0)
 
 
+def test_a_second_look_may_be_compared_with_letting_the_answer_stand():
+    group = [[0.5, 1.0], [1.0, 0.5], [1.0], [0.5, 0.5]]
+    found = advantages_of(group, PAPER, discount=0.25, by="none", against="standing")
+    assert [rounds[1:] for rounds in found] == [[0.5], [-0.5], [], [0.0]]
+    plain = advantages_of(group, PAPER, discount=0.25, by="none")
+    assert [rounds[0] for rounds in found] == [rounds[0] for rounds in plain]
+
+
+def test_standing_costs_nothing_and_what_is_unknown_teaches_nothing():
+    scale = Reward(cost=0.2, gate=True)
+    assert gain(0.9, 0.8, scale) == pytest.approx(-0.2)  # right before, and paid for again
+    assert gain(0.5, 0.8, scale) == pytest.approx(0.3)
+    assert gain(0.5, 0.0, PAPER) == -0.5
+    assert gain(0.5, 0.0, scale) == 0.0  # a gate orders no wrong answers
+    assert gain(None, 1.0, scale) == gain(1.0, None, scale) == 0.0
+
+
 RECIPE = """
 name = "x"
 [model]
@@ -122,6 +139,7 @@ def test_what_a_recipe_leaves_out_is_as_in_the_paper(tmp_path: Path):
         ("[grpo]\nlearning_rat = 1", "unknown key `grpo.learning_rat`"),
         ("[reward]\nwrong = 2", "`malformed` <= `wrong` < `right`"),
         ("[grpo]\ndrafts = 1", "`grpo.drafts`"),
+        ('[grpo]\nagainst = "nobody"', "`grpo.against`"),
         ("[grpo", "is not valid TOML"),
     ],
 )
@@ -146,8 +164,6 @@ OURS = (
     "recorded",
     "recorded-recursive",
     "tiny/conductor",
-    "tiny/chains",
-    "tiny/both",
     "paper-7b",
     "paper-3b",
     "adaptive",

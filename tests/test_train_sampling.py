@@ -95,6 +95,40 @@ def test_log_probabilities_are_those_of_one_plain_pass(loaded):
         assert torch.allclose(torch.tensor(written.logprobs), wanted, atol=1e-4)
 
 
+def test_following_another_draft_changes_neither_the_distribution_nor_its_probabilities(loaded):
+    """Without a habit the first draft under a prompt leads the others."""
+    from podium.workers.sampling import Sampler, generate
+
+    model, tokenizer = loaded
+    prompt = tokenizer("a b")["input_ids"]
+    how = Sampler.of(tokenizer, temperature=1.0, max_tokens=3)
+    torch.manual_seed(3)
+    runs = [[generate(model, [prompt] * 6, how) for _ in range(400)] for _ in range(2)]
+    led, again = (Counter(tuple(w.tokens) for r in run for w in r) for run in runs)
+    plain = Counter(
+        tuple(w.tokens) for _ in range(400) for w in write(loaded, [prompt] * 6, temperature=1.0)
+    )
+    apart = sum(abs(plain[t] - led[t]) for t in plain.keys() | led.keys())
+    noise = sum(abs(led[t] - again[t]) for t in led.keys() | again.keys())
+    assert apart < 1.5 * noise + 24
+    for written in runs[0][0]:
+        ids = torch.tensor([prompt + written.tokens])
+        with torch.no_grad():
+            scores = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        wanted = scores.gather(-1, ids[0, len(prompt) :, None])[:, 0]
+        assert torch.allclose(torch.tensor(written.logprobs), wanted, atol=1e-4)
+
+
+def test_the_likeliest_draft_is_the_same_when_one_leads(loaded):
+    from podium.workers.sampling import Sampler, generate
+
+    model, tokenizer = loaded
+    prompts = [tokenizer(text)["input_ids"] for text in ("a", "a", "b c", "b c")]
+    plain = [w.tokens for w in write(loaded, prompts, temperature=0.0, max_tokens=8)]
+    how = Sampler.of(tokenizer, temperature=0.0, max_tokens=8)
+    assert [w.tokens for w in generate(model, prompts, how)] == plain
+
+
 def test_what_is_given_below_a_prompt_is_read_like_a_longer_prompt(loaded):
     from podium.workers.sampling import Sampler, generate
 

@@ -25,6 +25,7 @@ from podium.train.grpo import ConductorTrainer, Rollout, Writer, dataset, settin
 from podium.train.pools import drawn  # noqa: E402
 from podium.train.recipe import Cold, load  # noqa: E402
 from podium.train.rollouts import Rehearsal  # noqa: E402
+from podium.workflow import parse, render  # noqa: E402
 from toy_training import recipe, save_base, save_world  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -219,3 +220,18 @@ def test_second_drafts_of_a_cold_start_look_again_where_voices_differ(played):
         asked.update(step.worker for step in draft.steps[:1])
     assert fmean(stood[True]) > 0.75 > 0.25 > fmean(stood[False])
     assert max(asked.values()) < 1.4 * min(asked.values())  # nobody is taught to be better
+
+
+def test_a_cold_start_aloud_says_each_subtask_and_a_random_worker_before_the_lists(played):
+    trainer, _ = played
+    style = replace(trainer.writer.style, aloud=True)
+    writer = Writer(trainer.writer.tokenizer, style, trainer.writer.steps)
+    lesson = Lesson(Cold(drafts=64, workers=(1, 1), under_one_prompt=1), trainer.rows, writer, 0)
+    who = set()
+    for i in range(len(lesson)):
+        (tokens,) = lesson[i]["drafts"]
+        flow = parse(writer.tokenizer.decode(tokens, skip_special_tokens=True), workers=4)
+        (step,) = flow.steps
+        assert tokens == writer.draft(f"{step.subtask} - {step.worker}.\n{render(flow)}")
+        who.add(step.worker)
+    assert who == {0, 1, 2}
