@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podium.grammar import workflow_grammar
 from podium.eval.tiny.skills import SKILLS
+from podium.grammar import workflow_grammar
 from podium.ledger import Ledger
 from podium.models import pull
 from podium.planner import ModelPlanner

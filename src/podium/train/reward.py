@@ -93,7 +93,7 @@ def advantages_of(
     for number in range(max(map(len, earned))):
         there = [i for i, rounds in enumerate(earned) if len(rounds) > number]
         if number and against == "standing":
-            worth = [gain(*group[i][number - 1 : number + 1], scale) for i in there]
+            worth = [gain(group[i][number - 1], group[i][number], scale) for i in there]
         else:
             worth = advantages(gated([earned[i][number] for i in there], scale), scale, by)
         for i, value in zip(there, worth, strict=True):
