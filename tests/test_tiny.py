@@ -24,8 +24,10 @@ from podium.eval.tiny.questions import (
     right,
 )
 from podium.eval.tiny.skills import SKILLS, Split, in_words, listed, ordinal, split_of
+from podium.train.data import ExactTalker
 from podium.train.tiny.recipe import lessons
 from podium.train.tiny.subtasks import compact, example
+from podium.workshop import embedded
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "tiny" / "specialists.toml"
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -231,3 +233,43 @@ def test_a_card_tells_specialists_apart_by_its_first_word() -> None:
     cards = {w["name"]: w["description"] for w in shipped}
     assert all(cards[name] == skill.description for name, skill in SKILLS.items())
     assert len({card.split()[0] for card in cards.values()}) == len(cards)
+
+
+def has(text: str, wording: str) -> bool:
+    return all(part in text.casefold() for part in wording.casefold().split("{x}"))
+
+
+def test_further_wordings_are_asked_in_training_and_never_in_the_test() -> None:
+    training, test = (
+        {
+            name: [i.question for i in generate(1, 2400, split, ("single",)) if i.skills == (name,)]
+            for name in SKILLS
+        }
+        for split in cast("tuple[Split, ...]", ("train", "test"))
+    )
+    for name, skill in SKILLS.items():
+        for wording in skill.tasks.more + skill.nouns.more:
+            assert wording.count("{x}") == 1
+            assert any(has(q, wording) for q in training[name]), wording
+            assert not any(has(q, wording) for q in test[name]), wording
+
+
+@pytest.mark.parametrize("name", SKILLS)
+def test_a_specialist_meets_no_further_wording(name: str) -> None:
+    skill = SKILLS[name]
+    plain = skill.tasks.train + skill.nouns.train
+    further = [
+        wording
+        for wording in skill.tasks.more + skill.nouns.more
+        if not any(has(other, wording) for other in plain)
+    ]
+    assert further
+    for i in range(200):
+        asked = example(skill, Random(i), "train").prompt
+        assert not any(has(asked, wording) for wording in further), asked
+
+
+def test_the_stand_in_for_the_plain_model_has_its_card() -> None:
+    (talk,) = [worker for worker in embedded().worker if worker.name not in SKILLS]
+    stand_in = ExactTalker({})
+    assert (talk.name, talk.description) == (stand_in.name, stand_in.description)

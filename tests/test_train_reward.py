@@ -42,6 +42,13 @@ def test_cost_orders_right_answers_and_no_others():
     assert reward(cheap, 0.0, scale) == reward(dear, 0.0, scale) == 0.5
 
 
+def test_an_answer_costs_what_all_its_rounds_cost():
+    scale = Reward(cost=0.4, cost_at=0.01)
+    first, second = outcome(dollars=0.001), outcome(dollars=0.004)
+    assert reward(second, 1.0, scale, [first]) == pytest.approx(0.8)
+    assert reward(second, 0.0, scale, [first]) == 0.5
+
+
 def test_a_cost_that_could_lift_a_wrong_answer_over_a_right_one_is_refused():
     with pytest.raises(ValueError, match="any right answer must stay above"):
         Reward(cost=0.5)
@@ -101,9 +108,10 @@ def test_a_second_look_may_be_compared_with_letting_the_answer_stand():
     assert [rounds[0] for rounds in found] == [rounds[0] for rounds in plain]
 
 
-def test_standing_costs_nothing_and_what_is_unknown_teaches_nothing():
+def test_a_second_look_is_worth_what_it_changes():
     scale = Reward(cost=0.2, gate=True)
-    assert gain(0.9, 0.8, scale) == pytest.approx(-0.2)  # right before, and paid for again
+    assert gain(0.9, 0.8, scale) == pytest.approx(-0.1)  # right before, and more was paid
+    assert gain(0.9, 0.9, scale) == 0.0
     assert gain(0.5, 0.8, scale) == pytest.approx(0.3)
     assert gain(0.5, 0.0, PAPER) == -0.5
     assert gain(0.5, 0.0, scale) == 0.0  # a gate orders no wrong answers
@@ -131,6 +139,15 @@ def test_what_a_recipe_leaves_out_is_as_in_the_paper(tmp_path: Path):
     assert (grpo.steps, grpo.questions, grpo.drafts) == (200, 4, 64)
     assert (grpo.learning_rate, grpo.kl, grpo.temperature) == (1e-6, 0.0, 1.0)
     assert (recipe.reward.malformed, recipe.reward.wrong, recipe.reward.right) == (0.0, 0.5, 1.0)
+
+
+def test_a_recipe_says_whether_drafts_think_aloud_and_what_second_ones_are_compared_with(
+    tmp_path: Path,
+):
+    said = '[style]\naloud = true\n[grpo]\nagainst = "standing"'
+    plain, other = load(written(tmp_path, RECIPE)), load(written(tmp_path, RECIPE + said))
+    assert (plain.style.value().aloud, plain.grpo.against) == (False, "group")
+    assert (other.style.value().aloud, other.grpo.against) == (True, "standing")
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,50 @@ def test_the_likeliest_draft_is_the_same_when_one_leads(loaded):
     assert [w.tokens for w in generate(model, prompts, how)] == plain
 
 
+def led(loaded, prompts, *, max_tokens: int):
+    """Without a habit: the first draft under a prompt is written, and the others follow it."""
+    from podium.workers.sampling import Sampler, generate
+
+    model, tokenizer = loaded
+    how = Sampler.of(tokenizer, temperature=1.0, max_tokens=max_tokens)
+    return generate(model, prompts, how)
+
+
+def test_rows_that_follow_write_each_token_as_often_as_the_model_gives_it(loaded, monkeypatch):
+    """Wherever they are: along with their leader, coming back to it, or on their own at last."""
+    from podium.workers import sampling
+
+    monkeypatch.setattr(sampling, "AHEAD", 2)
+    monkeypatch.setattr(sampling, "ASTRAY", 2)
+    model, tokenizer = loaded
+    prompt = tokenizer("a b")["input_ids"]
+    torch.manual_seed(4)
+    leader, *rows = led(loaded, [prompt] * 2000, max_tokens=6)
+    for at in range(6):
+        there = [w.tokens[: at + 1] for w in rows if len(w.tokens) > at]
+        ids = torch.tensor([prompt + tokens for tokens in there])
+        with torch.no_grad():
+            likely = model(ids[:, :-1]).logits[:, -1].softmax(-1)
+        with_leader = torch.tensor([tokens[:-1] == leader.tokens[:at] for tokens in there])
+        for some in (with_leader, ~with_leader):
+            wrote = torch.nn.functional.one_hot(ids[some, -1], likely.size(1)).sum(0)
+            variance = (likely[some] * (1 - likely[some])).sum(0)
+            off = (wrote - likely[some].sum(0)).abs() / variance.clamp(min=4).sqrt()
+            assert off.max() < 5
+
+
+def test_rows_that_follow_still_cover_what_the_model_would_write(loaded):
+    model, tokenizer = loaded
+    prompt = tokenizer("b c")["input_ids"]
+    with torch.no_grad():
+        likely = model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
+    for _ in range(20):
+        _, *rows = led(loaded, [prompt] * 33, max_tokens=1)
+        first = Counter(w.tokens[0] for w in rows)
+        for token, p in enumerate(likely.tolist()):
+            assert abs(first[token] - 32 * p) < 2
+
+
 def test_what_is_given_below_a_prompt_is_read_like_a_longer_prompt(loaded):
     from podium.workers.sampling import Sampler, generate
 

@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 VOTE = "Vote."
 SURPRISE = 0.03
-"""Of second drafts, the share that stands where voices differ or looks again where they agree."""
+"""Of second drafts, the share that does the unusual: stands where voices differ, looks again where
+they agree, counts a further voice with the others where it would decide alone."""
 WARM_UP = 5
 """Steps over which the learning rate rises."""
 
@@ -92,8 +93,9 @@ class Lesson:
             return Workflow(())
         flow = random_workflow(row, rng, (1, 1))
         votes = [i for i, m in enumerate(row.pool.members) if m.program]
-        # One more voice decides alone, or is counted with those of before.
-        alone = len(flow.steps) > 1 or not votes or rng.random() < 0.5
+        # Somebody at random is worse alone than in a vote, and before it is found out whom to ask,
+        # asking alone would be given up (docs/log.md).
+        alone = len(flow.steps) > 1 or not votes or rng.random() >= SURPRISE
         return flow if alone else Workflow((*flow.steps, Step(votes[0], VOTE, "all")))
 
 

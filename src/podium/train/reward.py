@@ -18,15 +18,21 @@ EPSILON = 1e-4
 """As in TRL: keeps a group without variance from dividing by zero."""
 
 
-def reward(outcome: Round, score: float | None, scale: Reward) -> float | None:
-    """What a round earns, given the score of its answer; None where it earns nothing at all."""
+def reward(
+    outcome: Round, score: float | None, scale: Reward, earlier: Sequence[Round] = ()
+) -> float | None:
+    """What a round earns, given the score of its answer; None where it earns nothing at all.
+
+    An answer has cost what the rounds before it cost, too.
+    """
     if outcome.failure is not None:
         return None if outcome.failure.blame == "infra" else scale.malformed
     if score is None:
         return None
     if score < 1.0:
         return scale.wrong
-    return scale.right - scale.cost * min(1.0, cost(outcome) / scale.cost_at)
+    spent = math.fsum(map(cost, (*earlier, outcome)))
+    return scale.right - scale.cost * min(1.0, spent / scale.cost_at)
 
 
 def cost(outcome: Round) -> float:
@@ -102,12 +108,12 @@ def advantages_of(
 
 
 def gain(before: float | None, after: float | None, scale: Reward) -> float:
-    """What a round earned beyond what letting the answer before it stand would have earned.
+    """What a round earned beyond the one before it, which letting its answer stand would earn.
 
-    Standing costs nothing. Where neither answer is right, a gate lets nothing be learnt.
+    Where neither answer is right, a gate lets nothing be learnt.
     """
     if before is None or after is None:
         return 0.0
     if scale.gate and max(before, after) <= scale.wrong:
         return 0.0
-    return after - (scale.right if before > scale.wrong else scale.wrong)
+    return after - before

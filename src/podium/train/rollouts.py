@@ -101,13 +101,13 @@ class Rehearsal:
             done = Round((draft,), failure=exc.as_failure())
         else:
             done = await conductor.perform((draft,), workflow, stage)
-        return await self.judged(done, sketch.problem, sketch.pool)
+        return await self._judged(done, sketch)
 
-    async def judged(self, done: Round, problem: Problem, pool: Pool) -> Outcome:
-        done = _blamed(done, pool)
+    async def _judged(self, done: Round, sketch: Sketch) -> Outcome:
+        done = _blamed(done, sketch.pool)
         answered = done.answer is not None and done.failure is None
-        score = await problem.score(done.answer or "") if answered else None
-        return Outcome(done, score, reward(done, score, self.scale))
+        score = await sketch.problem.score(done.answer or "") if answered else None
+        return Outcome(done, score, reward(done, score, self.scale, sketch.earlier))
 
 
 def _settle(purse: Purse) -> None:

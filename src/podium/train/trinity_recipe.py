@@ -108,8 +108,8 @@ class TrinityRecipe(Section):
     prices: Annotated[tuple[Weight, ...], Field(min_length=1)] = (0.0,)
     """A head for each: what a thousandth of a dollar takes off the reward of an episode."""
     dollar_share: Share = 0.35
-    """The head that is kept is the best on dev among those that cost at most this share of what
-    the best single worker costs."""
+    """The head that is kept is the best on dev among those that surely cost at most this share of
+    what the best single worker costs: the whole 95 % interval lies below it."""
     start: str = ""
     """A head to go on from, perhaps of another pool: in place of a warm start."""
     compare: bool = False

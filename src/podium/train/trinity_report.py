@@ -113,14 +113,25 @@ def _dev(training: Training, worker: str) -> tuple[float, float]:
 
 
 async def _choose(training: Training, heads: Mapping[float, Head], best: Point) -> float:
-    """The price whose head is the most accurate on dev within the share of dollars."""
-    _, dollars = _dev(training, best.name)
-    looks = {price: await training.validate(head, price) for price, head in heads.items()}
-    most = training.settings.dollar_share * dollars
-    within = {p: look for p, look in looks.items() if look["dollars"] <= most}
+    """The price whose head is the most accurate on dev and surely within the share of dollars.
+
+    Surely: the interval of what it spends beyond the share ends below zero. What just meets the
+    bound on dev breaks it elsewhere half of the time.
+    """
+    at, problems = training.workers.index(best.name), training.problems["dev"]
+    most = [training.settings.dollar_share * d[at] for d in training.measured["dev"].dollars]
+    looks: dict[float, Point] = {}
+    for price, head in heads.items():
+        played = await training.stand.play(head, problems)
+        looks[price] = Point("dev", price, *aligned(played, [p.id for p in problems]))
+    within = [
+        price
+        for price, look in looks.items()
+        if bootstrap(look.dollars, most, resamples=1000).interval.high <= 0
+    ]
     if not within:
-        return min(looks, key=lambda p: looks[p]["dollars"])
-    return max(within, key=lambda p: (within[p]["accuracy"], p))
+        return min(looks, key=lambda p: fmean(looks[p].dollars))
+    return max(within, key=lambda p: (fmean(looks[p].scores), p))
 
 
 async def _held(name: str, head: Head, training: Training, price: float) -> Point:

@@ -1,0 +1,76 @@
+"""A cold start teaches how drafts are written, and nothing about who is good."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("trl", reason="the `train` extra is not installed")
+
+from podium.prompts import Style, aloud
+from podium.train import data
+from podium.train.cold import Lesson
+from podium.train.grpo import Writer
+from podium.train.pools import Row
+from podium.train.recipe import Cold, Recipe
+from podium.workflow import parse, render
+from tiny_llama import save_tiny_llama
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+CARDS = Style(show="cards", form="compact", aloud=True)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    """Tiny questions of one, two and three steps."""
+    settings = {"name": "x", "model": {"base": "x"}, "data": {"task": "tiny", "questions": 30}}
+    source = data.load(Recipe.model_validate(settings))
+    return [Row(problem, source.pool) for problem in source.of("train")]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(rows: list[Row], tmp_path_factory: pytest.TempPathFactory):
+    from transformers import AutoTokenizer
+
+    subtasks = [step.subtask for row in rows for step in row.problem.plan]
+    cards = [member.description for member in rows[0].pool.members]
+    known = " ".join([*subtasks, *cards, "model_id subtasks access_list = [,]\"'all-."])
+    return AutoTokenizer.from_pretrained(save_tiny_llama(tmp_path_factory.mktemp("it"), [known]))
+
+
+def taught(row: Row, tokenizer, style: Style, count: int) -> list[str]:
+    """Drafts of one question."""
+    writer = Writer(tokenizer, style, 3)
+    lesson = Lesson(Cold(drafts=count, under_one_prompt=count), [row], writer, seed=0)
+    return [writer.text(tokens) for tokens in lesson[0]["drafts"]]
+
+
+@pytest.mark.parametrize("show", ["cards", "numbers"])
+def test_aloud_every_draft_opens_with_who_does_what_and_is_the_questions_own_plan(
+    rows: list[Row], tokenizer, show
+):
+    style = replace(CARDS, show=show)
+    assert {len(row.problem.plan) for row in rows} == {1, 2, 3}
+    for row in rows:
+        for text in taught(row, tokenizer, style, 4):
+            thought, lists = text.split("\n", 1)
+            flow = parse(text, workers=len(row.pool))
+            assert (thought, lists) == (aloud(flow, row.pool, style), render(flow))
+            assert [replace(step, worker=0) for step in flow.steps] == [*row.problem.plan]
+
+
+def test_in_silence_a_draft_is_its_lists(rows: list[Row], tokenizer):
+    for text in taught(rows[0], tokenizer, replace(CARDS, aloud=False), 8):
+        assert text == render(parse(text, workers=len(rows[0].pool)))
+
+
+def test_whoever_is_named_aloud_is_named_at_random(rows: list[Row], tokenizer):
+    row = max(rows, key=lambda row: len(row.problem.plan))
+    flows = [parse(t, workers=len(row.pool)) for t in taught(row, tokenizer, CARDS, 900)]
+    for place in range(len(row.problem.plan)):
+        named = Counter(flow.steps[place].worker for flow in flows)
+        assert sorted(named) == [*range(len(row.pool))]
+        assert max(named.values()) < 2 * min(named.values())
