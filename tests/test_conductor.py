@@ -232,15 +232,6 @@ async def test_aloud_a_draft_names_workers_as_the_list_of_the_team_has_them():
     assert "Team: turns numbers around 0, b 1\n" in prompt(leader)
 
 
-@pytest.mark.parametrize("said", [True, False])
-async def test_a_held_draft_has_room_for_a_thought_where_it_is_to_be_said_aloud(said: bool):
-    flow = render(Workflow((Step(0, "x"),)))
-    leader = worker(flow, name="leader")
-    planner = ModelPlanner(leader, Style(form="compact", aloud=said), held=True)
-    await Conductor(planner, Pool.of(worker("ok"))).solve("?")
-    assert ("thought" in (leader.seen[0].sampling.grammar or "")) is said
-
-
 async def test_a_fixed_workflow_keeps_its_workers_when_another_is_denied():
     a, b = worker(name="a"), worker("ok", name="b")
     planner = FixedPlanner(Workflow((Step(1, "x"),)), ("a", "b"))

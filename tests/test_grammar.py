@@ -150,3 +150,9 @@ async def test_a_feverish_model_still_writes_a_workflow(worker: LocalWorker, see
     done = await worker.complete(request, Call(Ledger()))
     assert done.finish == "stop"
     parse(done.text, workers=8, may_stop=seed % 2 == 0)
+
+
+def test_an_answer_may_stand_without_a_word_where_workflows_are_thought_of_aloud():
+    assert re.fullmatch(ANY, render(Workflow(())))
+    thinking = as_pattern(workflow_grammar(8, 3, reasoning_chars=20))
+    assert not re.fullmatch(thinking, render(Workflow((Step(0, "x"),))))

@@ -49,10 +49,11 @@ def workflow_grammar(
         may_stop: also allow three empty lists, which let an earlier answer stand.
         access: `binary` allows `[]` and `["all"]`, `full` positions of earlier steps besides.
         subtask_chars: the longest subtask.
-        reasoning_chars: the longest line of free words before the lists; 0 asks for none.
+        reasoning_chars: the longest line of free words before the lists; 0 asks for none. Letting
+            an answer stand takes no words.
     """
     rules = {
-        "root": f"{'thought ' * bool(reasoning_chars)} {MODEL_ID} first",
+        "root": f"{('thought? ' if may_stop else 'thought ') * bool(reasoning_chars)} {MODEL_ID} first",
         "first": f"worker ids1 {f'| {STAND}' * may_stop}",
         "worker": _either(f'"{i}"' for i in range(workers)),
         **{f"ids{n}": _ids(n, max_steps) for n in range(1, max_steps + 1)},

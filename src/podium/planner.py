@@ -83,15 +83,17 @@ class ModelPlanner:
 
     def _grammar(self, workers: int, steps: int, may_stop: bool) -> str:
         # So many characters that the lists are closed before the tokens run out: no token of a
-        # subtask is shorter than a character, and the rest of a draft takes some twenty a step.
-        room = (self.sampling.max_tokens or 1024) // steps - 24
+        # subtask is shorter than a character, and the rest of a draft takes some twenty a step. A
+        # thought is in plain words, of two characters and more.
+        thought = ALOUD_CHARS * steps * self.style.aloud
+        room = ((self.sampling.max_tokens or 1024) - thought // 2) // steps - 24
         return workflow_grammar(
             workers,
             steps,
             may_stop=may_stop,
             access="binary" if self.style.binary else "full",
             subtask_chars=max(16, min(200, room)),
-            reasoning_chars=ALOUD_CHARS * steps * self.style.aloud,
+            reasoning_chars=thought,
         )
 
 

@@ -71,8 +71,9 @@ class Lesson:
         row, before = rng.choice(self.rows), None
         prompt = self.writer.opening(row)
         if rng.random() < self.settings.again:
-            before = past(random_workflow(row, rng, self.settings.workers), row.pool, rng)
-            prompt += self.writer.draft(before.drafts[-1].text)
+            flow = random_workflow(row, rng, self.settings.workers)
+            before = past(flow, row.pool, rng)
+            prompt += self._written(flow, row.pool)
             prompt += self.writer.next_turn(row, [before])
         drafts = [self.draft(row, rng, before) for _ in range(self.settings.under_one_prompt)]
         return {"prompt": prompt, "drafts": [self._written(d, row.pool) for d in drafts]}
