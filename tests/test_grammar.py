@@ -24,7 +24,7 @@ from podium.workers import Call, Member, Pool
 from podium.workers.local import LocalModel, LocalWorker
 from podium.workflow import parse, render
 
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|[a-z]+[a-z0-9]*|\{[\d,]+\}|[()|]')
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|[a-z]+[a-z0-9]*|\{[\d,]+\}|[()|?]')
 
 
 def as_pattern(grammar: str) -> str:

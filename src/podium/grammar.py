@@ -52,8 +52,9 @@ def workflow_grammar(
         reasoning_chars: the longest line of free words before the lists; 0 asks for none. Letting
             an answer stand takes no words.
     """
+    opening = ("thought? " if may_stop else "thought ") * bool(reasoning_chars)
     rules = {
-        "root": f"{('thought? ' if may_stop else 'thought ') * bool(reasoning_chars)} {MODEL_ID} first",
+        "root": f"{opening}{MODEL_ID} first",
         "first": f"worker ids1 {f'| {STAND}' * may_stop}",
         "worker": _either(f'"{i}"' for i in range(workers)),
         **{f"ids{n}": _ids(n, max_steps) for n in range(1, max_steps + 1)},
