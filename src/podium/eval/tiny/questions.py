@@ -188,8 +188,8 @@ class _Words:
     def noun(self, skill: Skill, x: str) -> str:
         return self.rng.choice(skill.nouns.asked(self.split)).format(x=x)
 
-    def one_of(self, train: Sequence[str], test: Sequence[str]) -> str:
-        return self.rng.choice(test if self.split == "test" else train)
+    def one_of(self, train: Sequence[str], dev: Sequence[str], test: Sequence[str]) -> str:
+        return self.rng.choice({"train": train, "dev": dev, "test": test}[self.split])
 
 
 def _text(skills: Sequence[Skill], given: Sequence[Numbers], words: _Words) -> str:
@@ -213,7 +213,20 @@ def _single(skill: Skill, x: str, words: _Words) -> str:
             "I want you to {task}.",
             "{Noun}?",
             "Work out {noun}.",
+            "I would like you to {task}.",
+            "Your task: {task}.",
+            "{Task} for me.",
+            "Find {noun}.",
+            "Which one is {noun}?",
+            "Show me {noun}.",
+            "Now {task}.",
+            "Here is something to do: {task}.",
+            "How do you {task}?",
+            "Let me have {noun}.",
+            "I wonder what {noun} is.",
+            "Would you {task}?",
         ),
+        ("Help me to {task}.", "Do you know {noun}?"),
         ("Could you {task}?", "Tell me {noun}.", "{Task}, please."),
     )
     return _fill(form, task=words.task(skill, x), noun=words.noun(skill, x))
@@ -222,7 +235,21 @@ def _single(skill: Skill, x: str, words: _Words) -> str:
 def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
     first, second = skills
     it = words.one_of(
-        ("the result", "that", "what you get", "it", "the answer", "the new number"),
+        (
+            "the result",
+            "that",
+            "what you get",
+            "it",
+            "the answer",
+            "the new number",
+            "this",
+            "that number",
+            "what comes out",
+            "the first answer",
+            "the number you get",
+            "the one before",
+        ),
+        ("what is left", "the reply"),
         ("the outcome", "the number found"),
     )
     form = words.one_of(
@@ -242,7 +269,24 @@ def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
             "Give me {noun}.",
             "I want you to {nested}.",
             "Before you {then}, {task}.",
+            "{Task}. {Then}.",
+            "{Task}, and when that is done, {then}.",
+            "1) {task} 2) {then}",
+            "Can you {nested}?",
+            "I need {noun}.",
+            "{Noun}?",
+            "Work out {inner}, then {then}.",
+            "Find {inner}. Then {then}.",
+            "You should {task} before you {then}.",
+            "{Then}, but first {task}.",
+            "From {inner}, {then}.",
+            "Do two things: {task}, and {then}.",
+            "Here is {inner}: {then}.",
+            "To begin with, {task}. As a second step, {then}.",
+            "Your task: {nested}.",
+            "Would you {task}, and {then} at the end?",
         ),
+        ("For a start {task}, and later {then}.", "Help me to {nested}.", "Do you know {noun}?"),
         ("After you {task}, {then}.", "Begin: {task}. Next: {then}.", "Please {nested}."),
     )
     inner = words.noun(first, x)
@@ -259,7 +303,19 @@ def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
 def _merge(skills: Sequence[Skill], xs: Sequence[str], words: _Words) -> str:
     a, b, last = skills
     both = words.one_of(
-        ("the two results", "both results", "them", "the two", "both answers"),
+        (
+            "the two results",
+            "both results",
+            "them",
+            "the two",
+            "both answers",
+            "these",
+            "these two",
+            "the two numbers you get",
+            "what comes out of the two",
+            "the results",
+        ),
+        ("the two replies", "what is left of both"),
         ("the two outcomes",),
     )
     form = words.one_of(
@@ -278,6 +334,28 @@ def _merge(skills: Sequence[Skill], xs: Sequence[str], words: _Words) -> str:
             "Give me {noun}.",
             "I want you to {nested}.",
             "Before you {then}, {task} and {other}.",
+            "{Task}. {Other}. {Then}.",
+            "{Task}, {other}, and when that is done, {then}.",
+            "1) {task} 2) {other} 3) {then}",
+            "Can you {nested}?",
+            "I need {noun}.",
+            "{Noun}?",
+            "Work out {inner}, then {then}.",
+            "Find {inner}. Then {then}.",
+            "You should {task} as well as {other} before you {then}.",
+            "{Then}, but first {task} and {other}.",
+            "From {inner}, {then}.",
+            "Do three things: {task}, {other}, and {then}.",
+            "Here are {inner}: {then}.",
+            "To begin with, {task}. As a second step, {other}. As a third step, {then}.",
+            "On one side {task}, on the other {other}; in the end {then}.",
+            "Your task: {nested}.",
+            "Would you {task} and {other}, and {then} at the end?",
+        ),
+        (
+            "For a start {task}, as well {other}, and later {then}.",
+            "Help me to {nested}.",
+            "Do you know {noun}?",
         ),
         (
             "Once you {task} and also {other}, {then}.",
