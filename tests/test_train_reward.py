@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,17 @@ def test_an_answer_costs_what_all_its_rounds_cost():
     first, second = outcome(dollars=0.001), outcome(dollars=0.004)
     assert reward(second, 1.0, scale, [first]) == pytest.approx(0.8)
     assert reward(second, 0.0, scale, [first]) == 0.5
+
+
+def test_asking_one_worker_the_same_thing_twice_may_count_as_malformed():
+    asked = outcome().results[0]
+    another = replace(asked, step=Step(1, asked.step.subtask))
+    twice = replace(outcome(), results=(asked, asked))
+    both = replace(outcome(), results=(asked, another))
+    scale = Reward(malformed=0.45, repeats=False)
+    assert reward(twice, 1.0, Reward(malformed=0.45)) == 1.0
+    assert reward(twice, 1.0, scale) == 0.45
+    assert reward(both, 1.0, scale) == 1.0
 
 
 def test_a_cost_that_could_lift_a_wrong_answer_over_a_right_one_is_refused():

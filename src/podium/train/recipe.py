@@ -164,6 +164,9 @@ class Reward(Section):
     cost_at: Positive = 0.01
     gate: bool = False
     """A group without any right answer teaches nothing: its format is not ordered either."""
+    repeats: bool = True
+    """Whether a workflow may ask one worker the same thing twice. A recording says the same again,
+    so in a vote it speaks with two voices; if not, such a workflow earns `malformed`."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Reward:

@@ -29,10 +29,18 @@ def reward(
         return None if outcome.failure.blame == "infra" else scale.malformed
     if score is None:
         return None
+    if not scale.repeats and repeats(outcome):
+        return scale.malformed
     if score < 1.0:
         return scale.wrong
     spent = math.fsum(map(cost, (*earlier, outcome)))
     return scale.right - scale.cost * min(1.0, spent / scale.cost_at)
+
+
+def repeats(outcome: Round) -> bool:
+    """Whether somebody was asked the same thing twice."""
+    steps = [r.step for r in outcome.results]
+    return len(set(steps)) < len(steps)
 
 
 def cost(outcome: Round) -> float:
