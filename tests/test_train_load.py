@@ -26,7 +26,7 @@ from podium.testing import ScriptedWorker  # noqa: E402
 from podium.types import Limits, Message, Question, Request, Sampling  # noqa: E402
 from podium.workers import Call, Pool  # noqa: E402
 from podium.workers.transformers import TransformersWorker  # noqa: E402
-from podium.workers.weights import base_directory, weights_digest  # noqa: E402
+from podium.workers.weights import base_directory, quick_dtype, weights_digest  # noqa: E402
 from toy_training import recipe, save_base, save_world, trained  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -63,7 +63,7 @@ def by_transformers(checkpoint: Path, questions: list[str]) -> list[str]:
     from podium.checkpoints import find_checkpoint
     from podium.prompts import Style
 
-    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=quick_dtype())
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     manner = find_checkpoint(str(checkpoint)).manner
     pool = Pool.of(*(ScriptedWorker([], name=n) for n in manner.workers))

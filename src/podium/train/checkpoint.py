@@ -20,7 +20,13 @@ from typing import Any
 from podium.errors import ConfigError, StoreError
 from podium.models import KNOWN, find_model
 from podium.train.recipe import Model, Recipe
-from podium.workers.weights import FILE, base_directory, weights_digest, with_quick_head
+from podium.workers.weights import (
+    FILE,
+    base_directory,
+    quick_dtype,
+    weights_digest,
+    with_quick_head,
+)
 
 STATE = "trainer_state.json"
 REPORTS = ("tensorboard", "trackio", "wandb")
@@ -112,7 +118,7 @@ def load_model(settings: Model) -> tuple[Any, Any]:
 
     tokenizer = load_tokenizer(settings)
     directory = base_directory(settings.base)
-    dtype = getattr(torch, settings.dtype)
+    dtype = quick_dtype() if settings.dtype == "auto" else getattr(torch, settings.dtype)
     model: Any = with_quick_head(AutoModelForCausalLM.from_pretrained(directory, dtype=dtype))
     if settings.adapter:
         check_adapter(settings)

@@ -449,7 +449,7 @@ def settings(recipe: Recipe, folder: Path) -> GRPOConfig:
         use_vllm=bool(grpo.vllm),
         vllm_mode=grpo.vllm or "server",
         use_cpu=not torch.cuda.is_available(),
-        bf16=torch.cuda.is_available() and recipe.model.dtype == "bfloat16",
+        bf16=torch.cuda.is_available() and recipe.model.dtype != "float32",
         gradient_checkpointing=torch.cuda.is_available(),
         shuffle_dataset=False,
         save_steps=grpo.save,

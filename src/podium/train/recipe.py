@@ -35,7 +35,8 @@ class Model(Section):
     base: str
     """A directory in Hugging Face's format, the name of a model on its hub, a GGUF file, or
     `smollm2-135m-instruct`."""
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Left out, bfloat16 where the machine has instructions for it, else float32."""
     lora: Lora | None = None
     """Without it every weight is trained."""
     adapter: str = ""

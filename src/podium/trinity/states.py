@@ -21,6 +21,7 @@ import orjson
 from podium.errors import ConfigError
 from podium.trinity.head import Reading
 from podium.types import Message
+from podium.workers.weights import quick_dtype
 
 if TYPE_CHECKING:
     from podium.trinity.svf import SingularValues
@@ -129,8 +130,8 @@ class TransformersStates:
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         hub = _installed("transformers")
-        dtype = _installed("torch").bfloat16
-        model = hub.AutoModel.from_pretrained(self.directory, dtype=dtype).eval()
+        _installed("torch")
+        model = hub.AutoModel.from_pretrained(self.directory, dtype=quick_dtype()).eval()
         return model, hub.AutoTokenizer.from_pretrained(self.directory, padding_side="right")
 
     def _forward(self, asked: Sequence[tuple[str, Reading]]) -> list[State]:

@@ -53,13 +53,12 @@ def load_trained(directory: Path) -> tuple[Any, Any]:
     Raises:
         ConfigError: the base that is there is not the one the adapter was trained on.
     """
-    import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(directory, padding_side="left")
     if not (directory / "adapter_config.json").exists():
-        whole: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16)
+        whole: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=quick_dtype())
         return with_quick_head(whole.eval()), tokenizer
     manner = json.loads((directory / FILE).read_text())
     base = base_directory(manner["base"])
@@ -67,9 +66,21 @@ def load_trained(directory: Path) -> tuple[Any, Any]:
         raise ConfigError(
             f"{directory} is an adapter of another model: {manner['base']} here has other weights"
         )
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=quick_dtype())
     adapted: Any = PeftModel.from_pretrained(model, str(directory))
     return with_quick_head(adapted.eval()), tokenizer
+
+
+def quick_dtype() -> Any:
+    """What this machine computes quickly in.
+
+    A processor without instructions for bfloat16 takes three times as long for it as for float32.
+    """
+    import torch
+
+    can = torch.cpu.get_capabilities()
+    known = any(can.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return torch.bfloat16 if known or torch.cuda.is_available() else torch.float32
 
 
 def with_quick_head(model: Any) -> Any:

@@ -24,6 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, Gguf
 from podium.eval.tiny.skills import Skill
 from podium.train.tiny.recipe import Lesson
 from podium.train.tiny.subtasks import Example, example
+from podium.workers.weights import quick_dtype
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Base:
         """Read the weights out of a GGUF file, as llama.cpp will see them."""
         at = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
         model = AutoModelForCausalLM.from_pretrained(
-            **at, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+            **at, dtype=quick_dtype(), quantization_config=GgufConfig(dequantize=True)
         )
         return Base(model, AutoTokenizer.from_pretrained(**at))
 
