@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("trl", reason="the `train` extra is not installed")
+torch = pytest.importorskip("torch", reason="the `train` extra is not installed")
+
+from transformers import AutoModelForCausalLM, TrainingArguments
 
 from podium.prompts import Style, aloud
 from podium.train import data
-from podium.train.cold import Lesson
+from podium.train.cold import ColdTrainer, Lesson, collate
 from podium.train.grpo import Writer
 from podium.train.pools import Row
 from podium.train.recipe import Cold, Recipe
@@ -74,3 +76,26 @@ def test_whoever_is_named_aloud_is_named_at_random(rows: list[Row], tokenizer):
         named = Counter(flow.steps[place].worker for flow in flows)
         assert sorted(named) == [*range(len(row.pool))]
         assert max(named.values()) < 2 * min(named.values())
+
+
+def test_a_batch_is_computed_in_tables_of_like_length_and_taught_as_one(rows: list[Row], tokenizer):
+    """What all prompts open with is read once; the loss is that of every token on its own."""
+    lesson = Lesson(Cold(drafts=8, under_one_prompt=1), rows, Writer(tokenizer, CARDS, 3), seed=0)
+    examples = [lesson[i] for i in range(8)]
+    tables = collate(examples, tokenizer.pad_token_id)["tables"]
+    widths = [table.ids.size(1) for table in tables]
+    assert len(tables) == 2 and widths[0] < widths[1]
+    assert all(table.common > 0 for table in tables)
+
+    model = AutoModelForCausalLM.from_pretrained(tokenizer.name_or_path)
+    trainer = ColdTrainer(model, TrainingArguments(use_cpu=True, report_to=[]))
+    ours = trainer.compute_loss(model, {"tables": tables})
+    told, count = 0.0, 0
+    for example in examples:
+        ids = torch.tensor([example["prompt"] + example["drafts"][0]])
+        with torch.no_grad():
+            logits = model(ids).logits[0, len(example["prompt"]) - 1 : -1]
+        wanted = ids[0, len(example["prompt"]) :]
+        told += float(torch.nn.functional.cross_entropy(logits, wanted, reduction="sum"))
+        count += len(wanted)
+    assert float(ours) == pytest.approx(told / count, rel=1e-4)

@@ -64,7 +64,7 @@ async def test_states_asked_for_at_once_are_each_of_their_own_tuning(model: Path
     ]
     alone = [await states.state(ASKED, reading) for reading in (plain, *moved, plain)]
     together = await asyncio.gather(*(states.state(ASKED, r) for r in (plain, *moved, plain)))
-    assert alone == together
+    assert all(a == pytest.approx(t, abs=1e-5) for a, t in zip(alone, together, strict=True))
     assert alone[0] == alone[3] and len({*alone}) == 3
 
 
@@ -75,3 +75,22 @@ async def test_a_tuned_head_survives_its_file_and_is_refused_by_llama_cpp(tmp_pa
     assert Head.load(tmp_path / "head.json") == head
     with pytest.raises(ConfigError, match="transformers"):
         await LocalStates(LocalModel(tmp_path / "none.gguf")).state(ASKED, reading)
+
+
+async def test_what_all_questions_open_with_is_read_once_and_no_state_is_another_for_it(
+    model: Path,
+):
+    from transformers import AutoModel, AutoTokenizer
+
+    asked = [[Message("user", text)] for text in ("What is 2?", "What is the sum?", "of 3 and 2?")]
+    states = TransformersStates(model)
+    reading = Reading(str(model), states.digest, 64)
+    found = await asyncio.gather(*(states.state(messages, reading) for messages in asked))
+    whole, tokenizer = AutoModel.from_pretrained(model), AutoTokenizer.from_pretrained(model)
+    for (message,), state in zip(asked, found, strict=True):
+        talk = [{"role": "user", "content": message.content}]
+        text = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+        ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+        with torch.no_grad():
+            alone = whole(ids).last_hidden_state[0, -2]
+        assert torch.allclose(torch.tensor(state), alone.float(), atol=1e-4)

@@ -38,6 +38,8 @@ SURPRISE = 0.03
 they agree, counts a further voice with the others where it would decide alone."""
 WARM_UP = 5
 """Steps over which the learning rate rises."""
+TOGETHER = 4
+"""Drafts that are computed together: few, so that they are of like length."""
 
 
 def random_workflow(row: Row, rng: Random, workers: tuple[int, int]) -> Workflow:
@@ -154,18 +156,33 @@ class ColdTrainer(Trainer):
             log.info("cold start, step %d: loss %.3f", self.state.global_step, logs["loss"])
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
+        losses = [self._loss(model, table) for table in inputs["tables"]]
+        count = sum(int(t.mask[:, t.shared + 1 :].sum()) for t in inputs["tables"])
+        return torch.stack(losses).sum() / count
+
+    def _loss(self, model: Any, table: Table) -> Tensor:
+        """Of all that is taught in a table."""
         # Several passes before one backward are for a single process.
         alone = self.accelerator.num_processes == 1
-        table = Table(inputs["ids"], inputs["mask"], inputs["shared"] if alone else 0)
-        below_it = inputs["shared"] - table.shared
-        logits = below(model, table).logits[:, below_it:-1].float()
-        ids, mask = inputs["ids"], inputs["mask"]
-        targets = ids.masked_fill(mask == 0, -100)[:, inputs["shared"] + 1 :]
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        read = table if alone else Table(table.ids, table.mask, 0)
+        logits = below(model, read).logits[:, table.shared - read.shared : -1].float()
+        targets = table.ids.masked_fill(table.mask == 0, -100)[:, table.shared + 1 :]
+        return torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), reduction="sum"
+        )
 
 
-def collate(examples: Sequence[dict[str, Any]], pad: int) -> dict[str, Any]:
+def collate(examples: Sequence[dict[str, Any]], pad: int) -> dict[str, list[Table]]:
+    """A batch, in tables of rows of like length: what is padded is computed in vain."""
+    by_length = sorted(examples, key=lambda e: len(e["prompt"]) + max(map(len, e["drafts"])))
+    several = processes().num_processes > 1
+    size = len(examples) if several else max(1, TOGETHER // len(examples[0]["drafts"]))
+    return {
+        "tables": [_table(by_length[i : i + size], pad) for i in range(0, len(by_length), size)]
+    }
+
+
+def _table(examples: Sequence[dict[str, Any]], pad: int) -> Table:
     pairs = [(e["prompt"], d) for e in examples for d in e["drafts"]]
     prompts, drafts = [p for p, _ in pairs], [d for _, d in pairs]
-    table = Table.of([p[:-1] for p in prompts], [p[-1:] for p in prompts], drafts, pad=pad)
-    return {"ids": table.ids, "mask": table.mask, "shared": table.shared}
+    return Table.of([p[:-1] for p in prompts], [p[-1:] for p in prompts], drafts, pad=pad)

@@ -135,17 +135,36 @@ class TransformersStates:
         return model, hub.AutoTokenizer.from_pretrained(self.directory, padding_side="right")
 
     def _forward(self, asked: Sequence[tuple[str, Reading]]) -> list[State]:
+        from podium.workers.sampling import alike
+
         model, tokenizer = self._loaded
         self._tune(asked[0][1])
-        prompts = [prompt for prompt, _ in asked]
-        read = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=False)
-        with _installed("torch").inference_mode():
-            hidden = model(**read, use_cache=False).last_hidden_state.float()
-        lengths = read["attention_mask"].sum(1).tolist()
+        rows = tokenizer([prompt for prompt, _ in asked], add_special_tokens=False)["input_ids"]
+        furthest = min(r.position for _, r in asked)
+        # What all prompts open with is read once, up to before the first state that is wanted.
+        common = min(alike(rows), min(map(len, rows)) + furthest)
+        hidden = _hidden(model, tokenizer, rows, max(0, common))
         return [
-            tuple(hidden[i, length + reading.position].tolist())
-            for i, (length, (_, reading)) in enumerate(zip(lengths, asked, strict=True))
+            tuple(hidden[i, len(row) - max(0, common) + reading.position].tolist())
+            for i, (row, (_, reading)) in enumerate(zip(rows, asked, strict=True))
         ]
+
+
+def _hidden(model: Any, tokenizer: Any, rows: Sequence[list[int]], common: int) -> Any:
+    """The states of the rows' tokens after those that all of them open with."""
+    torch = _installed("torch")
+    rest = tokenizer.pad({"input_ids": [row[common:] for row in rows]}, return_tensors="pt")
+    cache = _installed("transformers").DynamicCache()
+    mask = torch.cat([torch.ones(len(rows), common).long(), rest["attention_mask"]], dim=1)
+    with torch.inference_mode():
+        if common:
+            opening = torch.tensor([rows[0][:common]])
+            model(input_ids=opening, past_key_values=cache, use_cache=True)
+            cache.batch_repeat_interleave(len(rows))
+        read = model(
+            input_ids=rest["input_ids"], attention_mask=mask, past_key_values=cache, use_cache=True
+        )
+    return read.last_hidden_state.float()
 
 
 class CachedStates:

@@ -174,7 +174,10 @@ class _Work:
         self._last = [(g or p)[-1] for p, g in zip(prompts, given, strict=True)]
         """What a row reads next: the first word of its own follows from it."""
         first, of_prompt = _different([tuple(p) for p in prompts])
-        read = Read.nothing(len(first)).then(model, [[*p[:-1]] for p in first], how.pad)
+        prompts_read = [[*p[:-1]] for p in first]
+        common = alike(prompts_read)
+        read = Read.nothing(1).then(model, [prompts_read[0][:common]], how.pad)
+        read = read.of([0] * len(first)).then(model, [p[common:] for p in prompts_read], how.pad)
         below, self._place = _different(
             [(n, tuple(g)) for n, g in zip(of_prompt, given, strict=True)]
         )
@@ -363,21 +366,27 @@ class Table:
     mask: Tensor
     shared: int
     """Columns of the first part."""
+    common: int = 0
+    """Of those the first few, where all rows are the same."""
 
     @staticmethod
     def of(
         shared: Sequence[Tokens], own: Sequence[Tokens], more: Sequence[Tokens], *, pad: int
     ) -> Table:
         """The first two parts end, and the third begins, at the same column in every row."""
-        widths = [max(map(len, part)) for part in (shared, own, more)]
-        ids, mask = [], []
-        for a, b, c in zip(shared, own, more, strict=True):
-            gaps = [width - len(part) for width, part in zip(widths, (a, b, c), strict=True)]
-            ids.append([pad] * gaps[0] + a + [pad] * gaps[1] + b + c + [pad] * gaps[2])
-            ones = [[1] * len(part) for part in (a, b, c)]
-            zeros = [[0] * gap for gap in gaps]
-            mask.append(zeros[0] + ones[0] + zeros[1] + ones[1] + ones[2] + zeros[2])
-        return Table(torch.tensor(ids), torch.tensor(mask), widths[0])
+        common = alike(shared)
+        opening, rest = shared[0][:common], [row[common:] for row in shared]
+        parts = [_left(rest, pad), _left(own, pad), _right(more, pad)]
+        top = torch.tensor([opening] * len(rest), dtype=torch.long)
+        ids = torch.cat([top, *(ids for ids, _ in parts)], dim=1)
+        mask = torch.cat([torch.ones_like(top), *(mask for _, mask in parts)], dim=1)
+        return Table(ids, mask, common + parts[0][0].size(1), common)
+
+
+def alike(rows: Sequence[Tokens]) -> int:
+    """How many tokens all rows begin with."""
+    columns = enumerate(zip(*rows, strict=False))
+    return next((i for i, column in columns if len(set(column)) > 1), min(map(len, rows)))
 
 
 def positions(mask: Tensor) -> Tensor:
@@ -404,12 +413,20 @@ def _shared(model: Any, table: Table, place: Tensor) -> DynamicCache:
     every = torch.stack([table.ids[:, columns], table.mask[:, columns], place[:, columns]], dim=-1)
     unique, inverse = torch.unique(every, dim=0, return_inverse=True)
     cache = DynamicCache()
-    model.get_decoder()(
-        input_ids=unique[..., 0],
-        attention_mask=unique[..., 1],
-        position_ids=unique[..., 2],
-        past_key_values=cache,
-        use_cache=True,
-    )
+
+    def read(rows: Tensor, start: int, end: int) -> None:
+        model.get_decoder()(
+            input_ids=rows[:, start:end, 0],
+            attention_mask=rows[:, :end, 1],
+            position_ids=rows[:, start:end, 2],
+            past_key_values=cache,
+            use_cache=True,
+        )
+
+    if table.common:
+        read(unique[:1], 0, table.common)
+        cache.batch_select_indices(torch.zeros(len(unique), dtype=torch.long))
+    if table.common < table.shared:
+        read(unique, table.common, table.shared)
     cache.batch_select_indices(inverse)
     return cache
