@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.prompts import Style, aloud, planner_messages
+from podium.prompts import Style, aloud, announced_in, planner_messages
 from podium.testing import ScriptedWorker
 from podium.types import Question, Step, Workflow
 from podium.workers import Member, Pool
@@ -55,3 +55,9 @@ def test_what_is_said_of_a_worker_goes_with_it_to_another_number():
 def test_a_thought_changes_nothing_of_the_workflow_below_it(style: Style):
     draft = f"{aloud(FLOW, TEAM, style)}\n{render(FLOW)}"
     assert parse(draft, workers=3) == FLOW
+
+
+@pytest.mark.parametrize("style", [CARDS, NUMBERS])
+def test_the_lists_can_be_foreseen_from_a_thought(style: Style):
+    assert announced_in(aloud(FLOW, TEAM, style) + "\n") == FLOW
+    assert announced_in("Let me think about it.\n") == Workflow(())

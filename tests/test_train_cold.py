@@ -9,16 +9,16 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the `train` extra is not installed")
 
-from transformers import AutoModelForCausalLM, TrainingArguments
+from transformers import AutoModelForCausalLM, TrainingArguments  # noqa: E402
 
-from podium.prompts import Style, aloud
-from podium.train import data
-from podium.train.cold import ColdTrainer, Lesson, collate
-from podium.train.grpo import Writer
-from podium.train.pools import Row
-from podium.train.recipe import Cold, Recipe
-from podium.workflow import parse, render
-from tiny_llama import save_tiny_llama
+from podium.prompts import Style, aloud  # noqa: E402
+from podium.train import data  # noqa: E402
+from podium.train.cold import ColdTrainer, Lesson, collate  # noqa: E402
+from podium.train.grpo import Writer  # noqa: E402
+from podium.train.pools import Row  # noqa: E402
+from podium.train.recipe import Cold, Recipe  # noqa: E402
+from podium.workflow import parse, render  # noqa: E402
+from tiny_llama import save_tiny_llama  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -181,3 +181,41 @@ def test_what_is_given_below_a_prompt_is_read_like_a_longer_prompt(loaded):
     whole = [tokenizer(text)["input_ids"] for text in ("a b c", "a b", "d c\nb a")]
     split = generate(model, [t[:1] for t in whole], how, given=[t[1:] for t in whole])
     assert [w.tokens for w in split] == [w.tokens for w in generate(model, whole, how)]
+
+
+def test_the_likeliest_draft_is_the_same_whatever_is_foreseen_from_its_first_line(loaded):
+    from podium.workers.sampling import Sampler, generate
+
+    model, tokenizer = loaded
+    prompts = [tokenizer(text)["input_ids"] for text in ("a", "a", "b c", "d a\nb")]
+    plain = [w.tokens for w in write(loaded, prompts, temperature=0.0, max_tokens=8)]
+    how = Sampler.of(tokenizer, temperature=0.0, max_tokens=8)
+    told = {tuple(draft): draft for draft in plain}
+
+    def rightly(line: list[int]) -> list[int]:
+        (whole,) = [d for d in told if [*d][: len(line)] == line]
+        return [*whole][len(line) :]
+
+    for foresee in (rightly, lambda line: [1, 2, 3], lambda line: []):
+        assert [w.tokens for w in generate(model, prompts, how, foresee=foresee)] == plain
+
+
+def test_what_is_foreseen_changes_no_distribution(loaded):
+    from podium.workers.sampling import Sampler, generate
+
+    model, tokenizer = loaded
+    prompt = tokenizer("a b")["input_ids"]
+    how = Sampler.of(tokenizer, temperature=1.0, max_tokens=3)
+    torch.manual_seed(4)
+
+    def one(foresee) -> Counter:
+        drafts = [generate(model, [prompt] * 6, how, foresee=foresee) for _ in range(400)]
+        return Counter(tuple(w.tokens) for some in drafts for w in some)
+
+    guided, again = one(lambda line: [3, 3]), one(lambda line: [3, 3])
+    plain = Counter(
+        tuple(w.tokens) for _ in range(400) for w in write(loaded, [prompt] * 6, temperature=1.0)
+    )
+    apart = sum(abs(plain[t] - guided[t]) for t in plain.keys() | guided.keys())
+    noise = sum(abs(guided[t] - again[t]) for t in guided.keys() | again.keys())
+    assert apart < 1.5 * noise + 24

@@ -7,6 +7,7 @@ mark made for this one prompt, so that nobody who wrote the text can have known 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -132,6 +133,10 @@ SEEN = """
 """
 
 
+ANNOUNCED = re.compile(r"(\S.*?) - [^.]*?(\d+)\.(?:\s|$)")
+"""A subtask and the number of who does it, in the line that opens a draft."""
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """How a planner is spoken to. A checkpoint is served in the style it was trained in."""
@@ -252,6 +257,21 @@ def aloud(workflow: Workflow, pool: Pool, style: Style) -> str:
         for s in workflow.steps
     ]
     return " ".join(f"{s.subtask} - {n}." for s, n in zip(workflow.steps, named, strict=True))
+
+
+def announced_in(line: str) -> Workflow:
+    """What a line that opens a draft says will follow, whoever has a name for it.
+
+    Of what may be read it says nothing: the last step is taken to read all the others.
+    """
+    said = ANNOUNCED.findall(line)
+    last = len(said) - 1
+    return Workflow(
+        tuple(
+            Step(int(worker), subtask, tuple(range(i)) if i == last else ())
+            for i, (subtask, worker) in enumerate(said)
+        )
+    )
 
 
 def _short_card(number: int, member: Member) -> str:

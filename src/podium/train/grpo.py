@@ -27,7 +27,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from podium.errors import ConfigError
-from podium.prompts import Style, planner_messages
+from podium.prompts import Style, announced_in, planner_messages
 from podium.train.checkpoint import check_reports, last_whole, needing_room
 from podium.train.pools import Row
 from podium.train.processes import processes
@@ -37,6 +37,7 @@ from podium.train.rollouts import Outcome, Rehearsal, Sketch
 from podium.types import Message, Round
 from podium.workers import Pool
 from podium.workers.sampling import Habit, Sampler, Table, Tokens, Written, below, generate
+from podium.workflow import render
 
 
 @dataclass(slots=True)
@@ -105,6 +106,11 @@ class Writer:
 
     def draft(self, text: str) -> Tokens:
         return [*self._encode(text), self.tokenizer.eos_token_id]
+
+    def lists_after(self, line: Tokens) -> Tokens:
+        """The rest of a draft that opens with this line, as far as it says."""
+        announced = announced_in(self.text(line))
+        return self.draft(render(announced)) if announced.steps else []
 
     def text(self, tokens: Tokens) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
@@ -289,7 +295,8 @@ class ConductorTrainer(GRPOTrainer):
             [r.prompt for r in rollouts],
             how,
             given=[r.tokens for r in rollouts],
-            habit=None if self.recipe.style.aloud else self._habits[number],
+            habit=self._habits[number],
+            foresee=self.writer.lists_after if self.recipe.style.aloud else None,
         )
         model.train()
         return written

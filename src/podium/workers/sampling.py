@@ -13,7 +13,7 @@ The trainer, the evaluation of a checkpoint and the worker that serves one all s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,9 +146,25 @@ def generate(
     *,
     given: Sequence[Tokens] | None = None,
     habit: Habit | None = None,
+    foresee: Callable[[Tokens], Tokens] | None = None,
 ) -> list[Written]:
-    """Sample under each prompt and what is `given` below it; what rows share is read once."""
+    """Sample under each prompt and what is `given` below it; what rows share is read once.
+
+    Args:
+        model: that writes.
+        how: it is sampled.
+        prompts: a row each.
+        given: what stands below each prompt already.
+        habit: what drafts have been like so far.
+        foresee: what follows from a first line, in drafts that say in it what they will list.
+    """
     work = _Work(model, how, prompts, given or [[]] * len(prompts))
+    if foresee is not None:
+        work.follow(work.going(), until=how.newline)
+        work.write(work.before(how.newline), until=how.newline)
+        work.check({i: foresee(work.written[i].tokens) for i in work.going()})
+        work.write(work.going())
+        return work.written
     if habit is None:
         work.follow(work.going())
         work.write(work.going())
@@ -188,6 +204,10 @@ class _Work:
     def going(self) -> list[int]:
         return [i for i, w in enumerate(self.written) if not self._ended(w)]
 
+    def before(self, end: int) -> list[int]:
+        """Rows that go on and have not come to this token yet."""
+        return [i for i in self.going() if end not in self.written[i].tokens]
+
     def _ended(self, written: Written) -> bool:
         full = len(written.tokens) >= self.how.max_tokens
         return full or bool(written.tokens and written.tokens[-1] in self.how.ends)
@@ -195,15 +215,16 @@ class _Work:
     def _own(self, row: int) -> Tokens:
         return [self._last[row], *self.written[row].tokens]
 
-    def follow(self, rows: Sequence[int]) -> None:
+    def follow(self, rows: Sequence[int], *, until: int = -1) -> None:
         """Of rows with the same above them and heads of one length, one leads the others.
 
         What is asked for decides how a draft goes on, more than who is asked to do it. A row that
-        goes another way at one place is expected to come back to the leader's at the next.
+        goes another way at one place is expected to come back to the leader's at the next. It ends
+        where a row reaches `until`.
         """
         alike, place = _different([(self._place[i], len(self.written[i].tokens)) for i in rows])
         leads = [rows[place.index(n)] for n in range(len(alike))]
-        self.write(leads)
+        self.write(leads, until=until)
         lead = {i: leads[n] for i, n in zip(rows, place, strict=True) if i != leads[n]}
         astray = Counter[int]()
         while lead:
@@ -212,11 +233,8 @@ class _Work:
             for i, length in before.items():
                 gained = len(self.written[i].tokens) - length
                 astray[i] = astray[i] + 1 if gained <= 1 else 0
-            lead = {
-                i: n
-                for i, n in lead.items()
-                if astray[i] < ASTRAY and not self._ended(self.written[i])
-            }
+            still = {*self.before(until)}
+            lead = {i: n for i, n in lead.items() if astray[i] < ASTRAY and i in still}
 
     def write(self, rows: Sequence[int], *, until: int = -1) -> None:
         """Token by token. Rows that have ended, or reached `until`, leave the batch."""
