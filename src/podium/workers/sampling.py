@@ -160,8 +160,7 @@ def generate(
     """
     work = _Work(model, how, prompts, given or [[]] * len(prompts))
     if foresee is not None:
-        work.follow(work.going(), until=how.newline)
-        work.write(work.before(how.newline), until=how.newline)
+        work.write(work.going(), until=how.newline)
         work.check({i: foresee(work.written[i].tokens) for i in work.going()})
         work.write(work.going())
         return work.written
@@ -204,10 +203,6 @@ class _Work:
     def going(self) -> list[int]:
         return [i for i, w in enumerate(self.written) if not self._ended(w)]
 
-    def before(self, end: int) -> list[int]:
-        """Rows that go on and have not come to this token yet."""
-        return [i for i in self.going() if end not in self.written[i].tokens]
-
     def _ended(self, written: Written) -> bool:
         full = len(written.tokens) >= self.how.max_tokens
         return full or bool(written.tokens and written.tokens[-1] in self.how.ends)
@@ -215,16 +210,15 @@ class _Work:
     def _own(self, row: int) -> Tokens:
         return [self._last[row], *self.written[row].tokens]
 
-    def follow(self, rows: Sequence[int], *, until: int = -1) -> None:
+    def follow(self, rows: Sequence[int]) -> None:
         """Of rows with the same above them and heads of one length, one leads the others.
 
         What is asked for decides how a draft goes on, more than who is asked to do it. A row that
-        goes another way at one place is expected to come back to the leader's at the next. It ends
-        where a row reaches `until`.
+        goes another way at one place is expected to come back to the leader's at the next.
         """
         alike, place = _different([(self._place[i], len(self.written[i].tokens)) for i in rows])
         leads = [rows[place.index(n)] for n in range(len(alike))]
-        self.write(leads, until=until)
+        self.write(leads)
         lead = {i: leads[n] for i, n in zip(rows, place, strict=True) if i != leads[n]}
         astray = Counter[int]()
         while lead:
@@ -233,8 +227,11 @@ class _Work:
             for i, length in before.items():
                 gained = len(self.written[i].tokens) - length
                 astray[i] = astray[i] + 1 if gained <= 1 else 0
-            still = {*self.before(until)}
-            lead = {i: n for i, n in lead.items() if astray[i] < ASTRAY and i in still}
+            lead = {
+                i: n
+                for i, n in lead.items()
+                if astray[i] < ASTRAY and not self._ended(self.written[i])
+            }
 
     def write(self, rows: Sequence[int], *, until: int = -1) -> None:
         """Token by token. Rows that have ended, or reached `until`, leave the batch."""
