@@ -211,3 +211,15 @@ async def test_an_adapter_of_other_weights_is_refused(folder: Path, adapter: Pat
     (stranger / "conductor.json").write_text(json.dumps(manner))
     with pytest.raises(ConfigError, match="adapter of another model"):
         await answers(TransformersWorker("stranger", stranger))
+
+
+@pytest.mark.parametrize(
+    ("instructions", "dtype"),
+    [({"avx512_bf16": True}, torch.bfloat16), ({"avx512_f": True}, torch.float32)],
+)
+def test_weights_are_computed_in_what_the_processor_has_instructions_for(
+    monkeypatch: pytest.MonkeyPatch, instructions: dict[str, bool], dtype: Any
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: instructions)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert quick_dtype() is dtype

@@ -74,7 +74,7 @@ def load_trained(directory: Path) -> tuple[Any, Any]:
 def quick_dtype() -> Any:
     """What this machine computes quickly in.
 
-    A processor without instructions for bfloat16 takes three times as long for it as for float32.
+    A processor without instructions for bfloat16 takes longer for it than for float32.
     """
     import torch
 
