@@ -193,6 +193,7 @@ OURS = (
     "recorded",
     "recorded-recursive",
     "tiny/conductor",
+    "tiny/singles",
     "paper-7b",
     "paper-3b",
     "adaptive",
