@@ -30,7 +30,9 @@ def test_a_shipped_conductor_says_how_it_wants_to_be_used(name):
     manner = find_checkpoint(name).manner
     assert said["base"] == manner.base == "smollm2-135m-instruct"
     assert said["base_digest"]
-    assert manner.workers and manner.steps <= 5
+    # One that reads cards leads whoever is there; one that knows numbers says whose they are.
+    assert bool(manner.workers) == (manner.style.show == "numbers")
+    assert manner.steps <= 5
     assert (ADAPTERS / name / "conductor.gguf").stat().st_size < 6_000_000
 
 

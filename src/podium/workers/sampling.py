@@ -365,7 +365,7 @@ def _left(rows: Sequence[Tokens], pad: int) -> tuple[Tensor, Tensor]:
     gaps = [max(map(len, rows)) - len(row) for row in rows]
     ids = [[pad] * gap + row for gap, row in zip(gaps, rows, strict=True)]
     mask = [[0] * gap + [1] * len(row) for gap, row in zip(gaps, rows, strict=True)]
-    return torch.tensor(ids), torch.tensor(mask)
+    return torch.tensor(ids, dtype=torch.long), torch.tensor(mask, dtype=torch.long)
 
 
 def _right(rows: Sequence[Tokens], pad: int) -> tuple[Tensor, Tensor]:
