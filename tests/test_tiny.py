@@ -239,6 +239,12 @@ def has(text: str, wording: str) -> bool:
     return all(part in text.casefold() for part in wording.casefold().split("{x}"))
 
 
+def asks(question: str, wording: str) -> bool:
+    """Whether the wording stands in the question, with numbers in its place."""
+    pattern = re.escape(wording.casefold()).replace(re.escape("{x}"), r"\d[\d, and]*")
+    return re.search(pattern, question.casefold()) is not None
+
+
 def test_further_wordings_are_asked_in_training_and_never_in_the_test() -> None:
     training, test = (
         {
@@ -250,8 +256,8 @@ def test_further_wordings_are_asked_in_training_and_never_in_the_test() -> None:
     for name, skill in SKILLS.items():
         for wording in skill.tasks.more + skill.nouns.more:
             assert wording.count("{x}") == 1
-            assert any(has(q, wording) for q in training[name]), wording
-            assert not any(has(q, wording) for q in test[name]), wording
+            assert any(asks(q, wording) for q in training[name]), wording
+            assert not any(asks(q, wording) for q in test[name]), wording
 
 
 @pytest.mark.parametrize("name", SKILLS)

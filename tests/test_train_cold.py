@@ -98,4 +98,4 @@ def test_a_batch_is_computed_in_tables_of_like_length_and_taught_as_one(rows: li
         wanted = ids[0, len(example["prompt"]) :]
         told += float(torch.nn.functional.cross_entropy(logits, wanted, reduction="sum"))
         count += len(wanted)
-    assert float(ours) == pytest.approx(told / count, rel=1e-4)
+    assert ours.item() == pytest.approx(told / count, rel=1e-4)
