@@ -315,7 +315,8 @@ def dealt(problems: Sequence[Problem], rng: Random, later: float = 0.0) -> list[
 
 def expected(recipe: Recipe, source: Source) -> dict[str, float]:
     """Calls and dollars of a whole training, as if every step were used and asked the dearest."""
-    workflows = recipe.grpo.steps * recipe.grpo.questions * recipe.grpo.drafts
+    steps = min(recipe.grpo.steps, recipe.grpo.stop or recipe.grpo.steps)
+    workflows = steps * recipe.grpo.questions * recipe.grpo.drafts
     calls = workflows * recipe.limits.steps * recipe.limits.rounds
     prices = [m.price for m in source.pool.members if m.price is not None and not m.program]
     one = max((p.of(QUESTION_TOKENS, REPLY_TOKENS) for p in prices), default=0.0)
