@@ -135,17 +135,17 @@ class TransformersStates:
         return model, hub.AutoTokenizer.from_pretrained(self.directory, padding_side="right")
 
     def _forward(self, asked: Sequence[tuple[str, Reading]]) -> list[State]:
-        from podium.workers.sampling import alike
+        from podium.workers.sampling import same_opening
 
         model, tokenizer = self._loaded
         self._tune(asked[0][1])
         rows = tokenizer([prompt for prompt, _ in asked], add_special_tokens=False)["input_ids"]
         furthest = min(r.position for _, r in asked)
         # What all prompts open with is read once, up to before the first state that is wanted.
-        common = min(alike(rows), min(map(len, rows)) + furthest)
-        hidden = _hidden(model, tokenizer, rows, max(0, common))
+        common = max(0, min(same_opening(rows), min(map(len, rows)) + furthest))
+        hidden = _hidden(model, tokenizer, rows, common)
         return [
-            tuple(hidden[i, len(row) - max(0, common) + reading.position].tolist())
+            tuple(hidden[i, len(row) - common + reading.position].tolist())
             for i, (row, (_, reading)) in enumerate(zip(rows, asked, strict=True))
         ]
 

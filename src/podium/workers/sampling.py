@@ -190,7 +190,7 @@ class _Work:
         """What a row reads next: the first word of its own follows from it."""
         first, of_prompt = _different([tuple(p) for p in prompts])
         prompts_read = [[*p[:-1]] for p in first]
-        common = alike(prompts_read)
+        common = same_opening(prompts_read)
         read = Read.nothing(1).then(model, [prompts_read[0][:common]], how.pad)
         read = read.of([0] * len(first)).then(model, [p[common:] for p in prompts_read], how.pad)
         below, self._place = _different(
@@ -389,7 +389,7 @@ class Table:
         shared: Sequence[Tokens], own: Sequence[Tokens], more: Sequence[Tokens], *, pad: int
     ) -> Table:
         """The first two parts end, and the third begins, at the same column in every row."""
-        common = alike(shared)
+        common = same_opening(shared)
         opening, rest = shared[0][:common], [row[common:] for row in shared]
         parts = [_left(rest, pad), _left(own, pad), _right(more, pad)]
         top = torch.tensor([opening] * len(rest), dtype=torch.long)
@@ -398,7 +398,7 @@ class Table:
         return Table(ids, mask, common + parts[0][0].size(1), common)
 
 
-def alike(rows: Sequence[Tokens]) -> int:
+def same_opening(rows: Sequence[Tokens]) -> int:
     """How many tokens all rows begin with."""
     columns = enumerate(zip(*rows, strict=False))
     return next((i for i, column in columns if len(set(column)) > 1), min(map(len, rows)))
