@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from podium.ledger import Ledger
 from podium.models import embedded_model, find_adapter, find_model, pull
 from podium.types import Completion, Limits, Message, Piece, Request, Sampling
 from podium.workers import Call
-from podium.workers.local import LocalModel, LocalWorker
+from podium.workers.local import ENGINES, LocalModel, LocalWorker
 
 COLOURS = (Message("user", "Name three colours."),)
 ENDLESS = (Message("user", "Count from one to a thousand."),)
@@ -198,6 +199,18 @@ async def test_closing_ends_a_call_and_the_next_one_loads_again() -> None:
         await writing
     assert (await ask(worker, COLOURS, max_tokens=2)).usage.output == 2
     await model.close()
+    await model.close()
+
+
+async def test_what_one_core_has_no_room_for_is_worked_on_by_another() -> None:
+    model = LocalModel(embedded_model(), context=512, parallel=1)
+    worker = LocalWorker("smol", model, sampling=Sampling(max_tokens=400))
+    cores = min(ENGINES, os.cpu_count() or 1)
+    writing = [asyncio.create_task(ask(worker, ENDLESS)) for _ in range(cores + 1)]
+    async with asyncio.timeout(60):
+        while await model.busy() < cores:  # noqa: ASYNC110, llama.cpp sends no event
+            await asyncio.sleep(0.01)
+    await asyncio.gather(*writing)
     await model.close()
 
 

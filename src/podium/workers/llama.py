@@ -68,6 +68,11 @@ class Engine:
             del self._under_way[scope]
             ended.set_result(None)
 
+    @property
+    def under_way(self) -> int:
+        """How many requests it is working on, or will."""
+        return len(self._under_way)
+
     async def hang_up(self) -> None:
         """End all requests: llama.cpp does not stop while somebody listens to it."""
         for scope in self._under_way:

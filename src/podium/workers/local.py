@@ -41,12 +41,19 @@ up, or writes at the same time, has to wait for them."""
 LARGE = 1 << 30
 """From this size on a model is computed on half of the cores; smaller ones gain little by it."""
 
+ENGINES = 4
+"""Of a small model, at most, a core each: every one takes memory of its own."""
+
 SAMPLED_BYTES = 1 << 20
 """Of each end of a file, to tell it from others: reading gigabytes would take longer than a run."""
 
 
 class LocalModel:
-    """A GGUF file, loaded when it is first used and shared by the workers that are made of it."""
+    """A GGUF file, loaded when it is first used and shared by the workers that are made of it.
+
+    A small one is computed on one core, and loaded once more, for another core, when more is asked
+    of it than it works on at once.
+    """
 
     def __init__(
         self, path: Path, *, context: int = 4096, parallel: int = 2, threads: int | None = None
@@ -57,14 +64,15 @@ class LocalModel:
             path: the GGUF file.
             context: tokens that one request may have, prompt and reply together.
             parallel: requests that are worked on at once. Each takes memory for its context.
-            threads: to compute with. Left out, one for small models and half the cores for others.
+            threads: to compute with. Left out, one for small models, which may be loaded several
+                times, and half the cores for others.
         """
         self.path = path
         self.context = context
         self._parallel = parallel
         self._threads = threads
         self._adapters: list[Path] = []
-        self._engine: Engine | None = None
+        self._engines: list[Engine] = []
         self._loading = Lock()
 
     @property
@@ -79,7 +87,7 @@ class LocalModel:
         """
         if adapter in self._adapters:
             return
-        if self._engine is not None:
+        if self._engines:
             raise ConfigError(
                 f"{self.name} is loaded and can take no further adapter, such as {adapter.name}: "
                 "make all workers of a model before the first call, or close it"
@@ -96,13 +104,13 @@ class LocalModel:
         Raises:
             ConfigError: llama.cpp is not installed, or it cannot load the file or an adapter.
         """
-        if self._engine is None:
-            await asyncio.to_thread(self._load)
+        if not self._engines:
+            await asyncio.to_thread(self._load, 1)
 
     async def close(self) -> None:
         """Stop what is under way and let the memory go. A later call loads the model again."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
+        engines, self._engines = self._engines, []
+        for engine in engines:
             await engine.hang_up()
             await asyncio.to_thread(engine.stop)
 
@@ -141,10 +149,12 @@ class LocalModel:
 
     async def busy(self) -> int:
         """How many requests it is working on."""
-        if self._engine is None:
-            return 0
-        slots = items(await self._read("/slots"))
-        return sum(mapping(slot).get("is_processing") is True for slot in slots)
+        working = 0
+        for engine in self._engines:
+            async with engine.request("/slots", None) as response:
+                slots = items(loads(await response.read()))
+            working += sum(mapping(slot).get("is_processing") is True for slot in slots)
+        return working
 
     def check(self, prompt: int) -> None:
         """Refuse a prompt that leaves no room to write."""
@@ -163,10 +173,9 @@ class LocalModel:
     async def _send(
         self, route: str, body: Mapping[str, object] | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        await self.load()
-        assert self._engine is not None
+        engine = await self._idlest()
         try:
-            async with self._engine.request(route, body) as response:
+            async with engine.request(route, body) as response:
                 if response.status != 200:
                     refusal = trouble(loads(await response.read()), "llama.cpp refused")
                     raise WorkerError(f"{self.name}: {refusal}", status=refusal.status)
@@ -176,10 +185,28 @@ class LocalModel:
         except aiohttp.ClientError as exc:
             raise WorkerError(f"{self.name}: llama.cpp broke off: {exc}") from exc
 
-    def _load(self) -> None:
+    async def _idlest(self) -> Engine:
+        """The engine with the least to do, or another one where each has its hands full."""
+        await self.load()
+        there = len(self._engines)
+        if there < self._most and all(e.under_way >= self._parallel for e in self._engines):
+            await asyncio.to_thread(self._load, there + 1)
+        return min(self._engines, key=lambda engine: engine.under_way)
+
+    def _load(self, count: int) -> None:
+        """Have so many engines."""
         with self._loading:
-            if self._engine is None:
-                self._engine = Engine(self._params(), f"{self.path}: {self._suspects()}")
+            if len(self._engines) < count:
+                about = f"{self.path}: {self._suspects()}"
+                self._engines.append(Engine(self._params(), about))
+
+    @property
+    def _most(self) -> int:
+        return min(ENGINES, os.cpu_count() or 1) if self._small and not self._threads else 1
+
+    @property
+    def _small(self) -> bool:
+        return not self.path.is_file() or self.path.stat().st_size < LARGE
 
     def _params(self) -> Any:
         llama = library()
@@ -200,8 +227,7 @@ class LocalModel:
         return params
 
     def _cores(self) -> int:
-        large = self.path.is_file() and self.path.stat().st_size >= LARGE
-        return self._threads or (max(1, (os.cpu_count() or 1) // 2) if large else 1)
+        return self._threads or (1 if self._small else max(1, (os.cpu_count() or 1) // 2))
 
     def _suspects(self) -> str:
         """What may be wrong where llama.cpp does not say."""
