@@ -39,7 +39,8 @@ QUESTION_TOKENS, REPLY_TOKENS = 1000, 1000
 """Of a call, where an estimate is all there is."""
 
 Split = Literal["train", "dev", "test"]
-NUMBER = re.compile(r"\d{1,9}")
+NUMBER = re.compile(r"\b\d{1,9}\b")
+"""One to work on: `5th`, in a subtask, is none."""
 EVERY = 16
 """Of so many tiny questions one is about the world, for the member that is no specialist: as many
 as need each of the skills alone."""

@@ -135,8 +135,8 @@ def _compose(plan: tuple[str, ...], kind: Kind, split: Split, rng: Random) -> It
         given = [s.draw(rng, split) for s in sides]
         answer = _answer(skills, given)
         if answer and not _shortcut(given, answer, steps=len(skills)):
-            text = _text(skills, given, _Words(split, rng))
-            return Item(text, answer, kind, _calls(skills, given))
+            text, subtasks = _text(skills, given, _Words(split, rng))
+            return Item(text, answer, kind, _calls(skills, subtasks))
 
 
 def _answer(skills: Sequence[Skill], given: Sequence[Numbers]) -> str | None:
@@ -162,17 +162,13 @@ def _shortcut(given: Sequence[Numbers], answer: str, *, steps: int) -> bool:
     )
 
 
-def _calls(skills: Sequence[Skill], given: Sequence[Numbers]) -> tuple[Call, ...]:
-    first = [
-        Call(s.name, sentence(s.tasks.train[0].format(x=listed(xs))))
-        for s, xs in zip(skills, given, strict=False)
-    ]
-    if len(skills) == 1:
-        return tuple(first)
-    what = "the previous answer" if len(first) == 1 else "the two answers"
-    last = skills[-1]
-    subtask = sentence(last.tasks.train[0].format(x=what))
-    return (*first, Call(last.name, subtask, tuple(range(len(first)))))
+def _calls(skills: Sequence[Skill], subtasks: Sequence[str]) -> tuple[Call, ...]:
+    """A step a skill; the last of several reads all before it."""
+    last = len(skills) - 1
+    return tuple(
+        Call(skill.name, sentence(subtask), tuple(range(i)) if i == last else ())
+        for i, (skill, subtask) in enumerate(zip(skills, subtasks, strict=True))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +178,21 @@ class _Words:
     split: Split
     rng: Random
 
-    def task(self, skill: Skill, x: str) -> str:
-        return self.rng.choice(skill.tasks.asked(self.split)).format(x=x)
+    def task(self, skill: Skill) -> str:
+        return self.rng.choice(skill.tasks.asked(self.split))
 
-    def noun(self, skill: Skill, x: str) -> str:
-        return self.rng.choice(skill.nouns.asked(self.split)).format(x=x)
+    def noun(self, skill: Skill) -> str:
+        return self.rng.choice(skill.nouns.asked(self.split))
 
     def one_of(self, train: Sequence[str], dev: Sequence[str], test: Sequence[str]) -> str:
         return self.rng.choice({"train": train, "dev": dev, "test": test}[self.split])
 
 
-def _text(skills: Sequence[Skill], given: Sequence[Numbers], words: _Words) -> str:
+Asked = tuple[str, tuple[str, ...]]
+"""A question, and its steps in the question's own words."""
+
+
+def _text(skills: Sequence[Skill], given: Sequence[Numbers], words: _Words) -> Asked:
     xs = [listed(numbers) for numbers in given]
     if len(skills) == 1:
         return _single(skills[0], xs[0], words)
@@ -201,7 +201,7 @@ def _text(skills: Sequence[Skill], given: Sequence[Numbers], words: _Words) -> s
     return _merge(skills, xs, words)
 
 
-def _single(skill: Skill, x: str, words: _Words) -> str:
+def _single(skill: Skill, x: str, words: _Words) -> Asked:
     form = words.one_of(
         (
             "{Task}.",
@@ -229,10 +229,11 @@ def _single(skill: Skill, x: str, words: _Words) -> str:
         ("Help me to {task}.", "Do you know {noun}?"),
         ("Could you {task}?", "Tell me {noun}.", "{Task}, please."),
     )
-    return _fill(form, task=words.task(skill, x), noun=words.noun(skill, x))
+    task, noun = words.task(skill).format(x=x), words.noun(skill).format(x=x)
+    return _fill(form, task=task, noun=noun), (_said(form, task=task, noun=f"give {noun}"),)
 
 
-def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
+def _chain(skills: Sequence[Skill], x: str, words: _Words) -> Asked:
     first, second = skills
     it = words.one_of(
         (
@@ -289,18 +290,21 @@ def _chain(skills: Sequence[Skill], x: str, words: _Words) -> str:
         ("For a start {task}, and later {then}.", "Help me to {nested}.", "Do you know {noun}?"),
         ("After you {task}, {then}.", "Begin: {task}. Next: {then}.", "Please {nested}."),
     )
-    inner = words.noun(first, x)
-    return _fill(
+    inner, task = words.noun(first).format(x=x), words.task(first).format(x=x)
+    then, nested, noun = words.task(second).format(x=it), words.task(second), words.noun(second)
+    text = _fill(
         form,
-        task=words.task(first, x),
-        then=words.task(second, it),
+        task=task,
+        then=then,
         inner=inner,
-        nested=words.task(second, inner),
-        noun=words.noun(second, inner),
+        nested=nested.format(x=inner),
+        noun=noun.format(x=inner),
     )
+    begins = _said(form, task=task) or f"give {inner}"
+    return text, (begins, _end(form, then, nested, noun, "the previous answer"))
 
 
-def _merge(skills: Sequence[Skill], xs: Sequence[str], words: _Words) -> str:
+def _merge(skills: Sequence[Skill], xs: Sequence[str], words: _Words) -> Asked:
     a, b, last = skills
     both = words.one_of(
         (
@@ -363,16 +367,34 @@ def _merge(skills: Sequence[Skill], xs: Sequence[str], words: _Words) -> str:
             "Please {nested}.",
         ),
     )
-    inner = f"{words.noun(a, xs[0])} and {words.noun(b, xs[1])}"
-    return _fill(
+    sides = words.noun(a).format(x=xs[0]), words.noun(b).format(x=xs[1])
+    task, other = words.task(a).format(x=xs[0]), words.task(b).format(x=xs[1])
+    then, nested, noun = words.task(last).format(x=both), words.task(last), words.noun(last)
+    inner = f"{sides[0]} and {sides[1]}"
+    text = _fill(
         form,
-        task=words.task(a, xs[0]),
-        other=words.task(b, xs[1]),
+        task=task,
+        other=other,
         inner=inner,
-        then=words.task(last, both),
-        nested=words.task(last, inner),
-        noun=words.noun(last, inner),
+        then=then,
+        nested=nested.format(x=inner),
+        noun=noun.format(x=inner),
     )
+    begins = _said(form, task=task) or f"give {sides[0]}"
+    goes_on = _said(form, other=other) or f"give {sides[1]}"
+    return text, (begins, goes_on, _end(form, then, nested, noun, "the two answers"))
+
+
+def _end(form: str, then: str, nested: str, noun: str, earlier: str) -> str:
+    """The last step: what stands inside it in the question has become an earlier answer."""
+    return _said(
+        form, then=then, nested=nested.format(x=earlier), noun=f"give {noun.format(x=earlier)}"
+    )
+
+
+def _said(form: str, **parts: str) -> str:
+    """The first of the parts that the form has a place for; nothing where it has none."""
+    return next((text for name, text in parts.items() if f"{{{name}}}" in form.lower()), "")
 
 
 def _fill(form: str, **parts: str) -> str:
