@@ -301,7 +301,8 @@ def _card(number: int, member: Member, show: Show) -> str:
 def _outcome(past: Round, form: Form) -> str:
     lines: list[str] = []
     for i, result in enumerate(past.results):
-        who = f"step {i} (model {result.step.worker})"
+        number = result.step.worker
+        who = str(number) if form == "compact" else f"step {i} (model {number})"
         if result.failure:
             lines.append(f"{who} failed: {result.failure.message}")
         elif form == "compact":

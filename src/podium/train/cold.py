@@ -45,16 +45,17 @@ TOGETHER = 4
 def random_workflow(row: Row, rng: Random, workers: tuple[int, int]) -> Workflow:
     """The question's own plan by random workers.
 
-    Without one: some workers, each asked the whole question, and where there are several a vote.
+    Without one: some workers, each asked the whole question, and a vote where there are several
+    and somebody to count.
     """
     pool = row.pool
     models = [i for i, m in enumerate(pool.members) if not m.program]
     if row.problem.plan:
         return Workflow(tuple(replace(s, worker=rng.choice(models)) for s in row.problem.plan))
     votes = [i for i, m in enumerate(pool.members) if m.program]
-    count = min(rng.randint(*workers), len(models)) if votes else 1
+    count = min(rng.randint(*workers), len(models))
     steps = tuple(Step(i, WHOLE) for i in rng.sample(models, count))
-    if count > 1:
+    if count > 1 and votes:
         steps += (Step(votes[0], VOTE, "all"),)
     return Workflow(steps)
 
@@ -90,12 +91,14 @@ class Lesson:
 
         Now and then it is the other way round: whether to look again is to be learnt as well.
         """
+        votes = [i for i, m in enumerate(row.pool.members) if m.program]
         if before is None:
-            return random_workflow(row, rng, self.settings.workers)
+            # Several voices are for a vote, or for a second look at where they differ.
+            several = votes or self.settings.again
+            return random_workflow(row, rng, self.settings.workers if several else (1, 1))
         if _agreed(before) != (rng.random() < SURPRISE):
             return Workflow(())
         flow = random_workflow(row, rng, (1, 1))
-        votes = [i for i, m in enumerate(row.pool.members) if m.program]
         # Somebody at random is worse alone than in a vote, and before it is found out whom to ask,
         # asking alone would be given up (docs/log.md).
         alone = len(flow.steps) > 1 or not votes or rng.random() >= SURPRISE
