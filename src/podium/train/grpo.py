@@ -272,9 +272,10 @@ class ConductorTrainer(GRPOTrainer):
                 against=settings.against,
             )
         ]
+        learns_from = int(self.state.global_step < settings.again_first)
         for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
             for j, number in enumerate(rollout.drafted):
-                if number >= 0:
+                if number >= learns_from:
                     table[i, j] = rounds[number]
         return table
 
