@@ -24,9 +24,12 @@ from podium.eval.tiny.questions import (
     right,
 )
 from podium.eval.tiny.skills import SKILLS, Split, in_words, listed, ordinal, split_of
+from podium.prompts import announced_in
 from podium.train.data import ExactTalker
+from podium.train.tiny.nonsense import nonsense
 from podium.train.tiny.recipe import lessons
 from podium.train.tiny.subtasks import compact, example
+from podium.types import Step
 from podium.workshop import embedded
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "tiny" / "specialists.toml"
@@ -273,6 +276,27 @@ def test_a_specialist_meets_no_further_wording(name: str) -> None:
     for i in range(200):
         asked = example(skill, Random(i), "train").prompt
         assert not any(has(asked, wording) for wording in further), asked
+
+
+def test_nonsense_is_taken_apart_like_any_question_and_says_nothing_of_dev_or_test() -> None:
+    others = [
+        wording
+        for skill in SKILLS.values()
+        for words in (skill.tasks, skill.nouns)
+        for wording in (*words.dev, *words.test)
+    ]
+    lengths = set()
+    for question, calls in nonsense(3, 2000):
+        lengths.add(len(calls))
+        assert {split_of(n) for n in numbers_in(question) if n > 9} <= {"train"}, question
+        for call in calls[:1]:
+            assert numbers_in(call.subtask) and numbers_in(call.subtask) <= numbers_in(question)
+        assert calls[-1].access == tuple(range(len(calls) - 1))
+        assert not any(asks(question, wording) for wording in others), question
+        steps = tuple(Step(3, call.subtask, call.access) for call in calls)
+        said = " ".join(f"{step.subtask} - does things 3." for step in steps)
+        assert announced_in(said).steps == steps
+    assert lengths == {1, 2, 3}
 
 
 def test_the_stand_in_for_the_plain_model_has_its_card() -> None:

@@ -79,7 +79,7 @@ def test_whoever_is_named_aloud_is_named_at_random(rows: list[Row], tokenizer):
 
 
 def test_a_batch_is_computed_in_tables_of_like_length_and_taught_as_one(rows: list[Row], tokenizer):
-    """What all prompts open with is read once; the loss is that of every token on its own."""
+    """What drafts share may be read once; the loss is that of every token on its own."""
     lesson = Lesson(Cold(drafts=8, under_one_prompt=1), rows, Writer(tokenizer, CARDS, 3), seed=0)
     examples = [lesson[i] for i in range(8)]
     tables = collate(examples, tokenizer.pad_token_id)["tables"]
@@ -89,7 +89,10 @@ def test_a_batch_is_computed_in_tables_of_like_length_and_taught_as_one(rows: li
 
     model = AutoModelForCausalLM.from_pretrained(tokenizer.name_or_path)
     trainer = ColdTrainer(model, TrainingArguments(use_cpu=True, report_to=[]))
-    ours = trainer.compute_loss(model, {"tables": tables})
+    losses = {}
+    for shared in (False, True):
+        trainer.shared = shared
+        losses[shared] = float(trainer.training_step(model, {"tables": tables}))
     told, count = 0.0, 0
     for example in examples:
         ids = torch.tensor([example["prompt"] + example["drafts"][0]])
@@ -98,4 +101,17 @@ def test_a_batch_is_computed_in_tables_of_like_length_and_taught_as_one(rows: li
         wanted = ids[0, len(example["prompt"]) :]
         told += float(torch.nn.functional.cross_entropy(logits, wanted, reduction="sum"))
         count += len(wanted)
-    assert ours.item() == pytest.approx(told / count, rel=1e-4)
+    assert losses[False] == pytest.approx(told / count, rel=1e-4)
+    assert losses[True] == pytest.approx(told / count, rel=1e-4)
+
+
+def test_of_a_question_that_nobody_can_answer_a_draft_says_the_steps_and_no_more(tokenizer):
+    settings = {"name": "x", "model": {"base": "x"}}
+    settings["data"] = {"task": "tiny", "questions": 30, "nonsense": 20}
+    source = data.load(Recipe.model_validate(settings))
+    strange = [Row(problem, source.pool) for problem in source.of("cold")]
+    assert len(strange) == 20
+    lesson = Lesson(Cold(drafts=1, under_one_prompt=1), strange[:1], Writer(tokenizer, CARDS, 3), 0)
+    (draft,) = lesson[0]["drafts"]
+    assert lesson.writer.text(draft).count("\n") == 1
+    assert not lesson.writer.ended(draft)

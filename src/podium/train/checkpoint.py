@@ -23,9 +23,8 @@ from podium.train.recipe import Model, Recipe
 from podium.workers.weights import (
     FILE,
     base_directory,
-    quick_dtype,
+    load_weights,
     weights_digest,
-    with_quick_head,
 )
 
 STATE = "trainer_state.json"
@@ -114,12 +113,10 @@ def load_model(settings: Model) -> tuple[Any, Any]:
     """The model to train, with fresh or given adapters, and its tokenizer."""
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
-    from transformers import AutoModelForCausalLM
 
     tokenizer = load_tokenizer(settings)
-    directory = base_directory(settings.base)
-    dtype = quick_dtype() if settings.dtype == "auto" else getattr(torch, settings.dtype)
-    model: Any = with_quick_head(AutoModelForCausalLM.from_pretrained(directory, dtype=dtype))
+    dtype = None if settings.dtype == "auto" else getattr(torch, settings.dtype)
+    model = load_weights(base_directory(settings.base), dtype)
     if settings.adapter:
         check_adapter(settings)
         return PeftModel.from_pretrained(model, settings.adapter, is_trainable=True), tokenizer

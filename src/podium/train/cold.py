@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from podium.prompts import WHOLE, aloud
+from podium.train.data import NONSENSE
 from podium.train.grpo import Writer
 from podium.train.pools import Row
 from podium.train.processes import processes
@@ -76,14 +77,16 @@ class Lesson:
         if rng.random() < self.settings.again:
             flow = random_workflow(row, rng, self.settings.workers)
             before = past(flow, row.pool, rng)
-            prompt += self._written(flow, row.pool)
+            prompt += self._written(flow, row)
             prompt += self.writer.next_turn(row, [before])
         drafts = [self.draft(row, rng, before) for _ in range(self.settings.under_one_prompt)]
-        return {"prompt": prompt, "drafts": [self._written(d, row.pool) for d in drafts]}
+        return {"prompt": prompt, "drafts": [self._written(d, row) for d in drafts]}
 
-    def _written(self, workflow: Workflow, pool: Pool) -> Tokens:
+    def _written(self, workflow: Workflow, row: Row) -> Tokens:
         style, lists = self.writer.style, render(workflow)
-        thought = aloud(workflow, pool, style) if style.aloud else ""
+        thought = aloud(workflow, row.pool, style) if style.aloud else ""
+        if thought and row.problem.kind == NONSENSE:
+            return self.writer.line(thought)  # the rest is the same whatever it is about
         return self.writer.draft(f"{thought}\n{lists}" if thought else lists)
 
     def draft(self, row: Row, rng: Random, before: Round | None) -> Workflow:
@@ -149,26 +152,39 @@ def teach(model: Any, lesson: Lesson, folder: Path) -> None:
     trainer = ColdTrainer(
         model, arguments, train_dataset=lesson, data_collator=partial(collate, pad=pad)
     )
+    trainer.shared = settings.under_one_prompt > 1
     trainer.remove_callback(PrinterCallback)
     trainer.train()
 
 
 class ColdTrainer(Trainer):
+    shared = False
+    """Whether several drafts are taught under one prompt."""
+
     def log(self, logs: dict[str, float], *_: Any, **__: Any) -> None:
         if "loss" in logs:
             log.info("cold start, step %d: loss %.3f", self.state.global_step, logs["loss"])
 
-    def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
-        losses = [self._loss(model, table) for table in inputs["tables"]]
-        count = sum(int(t.mask[:, t.shared + 1 :].sum()) for t in inputs["tables"])
-        return torch.stack(losses).sum() / count
+    def training_step(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
+        """A table at a time: what several need together no longer stays in the processor's reach."""
+        model.train()
+        tables = inputs["tables"]
+        count = sum(int(t.mask[:, t.shared + 1 :].sum()) for t in tables)
+        total = torch.zeros(())
+        for table in tables:
+            loss = self._loss(model, table) / count
+            self.accelerator.backward(loss)
+            total += loss.detach().cpu()
+        return total.to(self.accelerator.device)
 
     def _loss(self, model: Any, table: Table) -> Tensor:
         """Of all that is taught in a table."""
-        # Several passes before one backward are for a single process.
-        alone = self.accelerator.num_processes == 1
-        read = table if alone else Table(table.ids, table.mask, 0)
-        logits = below(model, read).logits[:, table.shared - read.shared : -1].float()
+        # Reading what drafts share in a pass of its own pays where they do share it, and several
+        # passes before one backward are for a single process.
+        apart = self.accelerator.num_processes == 1 and self.shared
+        read = table if apart else Table(table.ids, table.mask, 0)
+        width = table.ids.size(1) - table.shared
+        logits = below(model, read, logits_to_keep=width).logits[:, :-1].float()
         targets = table.ids.masked_fill(table.mask == 0, -100)[:, table.shared + 1 :]
         return torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), targets.flatten(), reduction="sum"

@@ -30,6 +30,7 @@ from podium.eval.tiny.skills import SKILLS, Skill
 from podium.ledger import Ledger
 from podium.prompts import WHOLE, step_messages
 from podium.train.recipe import PoolSection, Recipe
+from podium.train.tiny.nonsense import nonsense
 from podium.types import Completion, Question, Request, Step, Usage
 from podium.workers import FREE, Call, Member, Pool, Price
 from podium.workers.recorded import ReplayedWorker, Reply
@@ -38,12 +39,14 @@ from podium.workers.tools import VoteWorker
 QUESTION_TOKENS, REPLY_TOKENS = 1000, 1000
 """Of a call, where an estimate is all there is."""
 
-Split = Literal["train", "dev", "test"]
+Split = Literal["train", "dev", "test", "cold"]
 NUMBER = re.compile(r"\b\d{1,9}\b")
 """One to work on: `5th`, in a subtask, is none."""
 EVERY = 16
 """Of so many tiny questions one is about the world, for the member that is no specialist: as many
 as need each of the skills alone."""
+NONSENSE = "nonsense"
+"""The kind of questions that are taken apart in a cold start and never asked."""
 PAPER = "paper"
 """The name of the mixture that the Conductor was trained on."""
 
@@ -167,6 +170,7 @@ def _tiny(recipe: Recipe) -> Source:
     }
     worldly = _facts(recipe.data.seed, sizes["train"] // EVERY)
     splits["train"] = [*splits["train"], *worldly]
+    splits["cold"] = _nonsense(recipe.data.seed, recipe.data.nonsense)
     if recipe.pool.config:
         pool, close = _configured(recipe.pool)
         return Source(splits, pool, close)
@@ -183,8 +187,20 @@ def tiny_items(seed: int, size: int, split: Split) -> list[questions.Item]:
     return [*singles, *questions.generate(seed, size - size // 2, split, ("chain", "merge"))]
 
 
+def _plan(calls: Sequence[questions.Call]) -> tuple[Step, ...]:
+    return tuple(Step(0, call.subtask, call.access) for call in calls)
+
+
+def _nonsense(seed: int, n: int) -> list[Problem]:
+    """Questions without an answer: the cold start asks for none."""
+    return [
+        Problem(Item(f"tiny/nonsense/{i}", question, "", "exact"), _plan(calls), NONSENSE)
+        for i, (question, calls) in enumerate(nonsense(seed, n))
+    ]
+
+
 def _tiny_problem(split: Split, number: int, made: questions.Item) -> Problem:
-    plan = tuple(Step(0, call.subtask, call.access) for call in made.calls)
+    plan = _plan(made.calls)
     item = Item(f"tiny/{split}/{number}", made.question, made.answer, "exact", made.kind, split)
     alone = made.kind == "single"
     return Problem(item, plan, f"{made.kind} {made.skills[0]}" if alone else made.kind)

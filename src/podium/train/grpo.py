@@ -107,6 +107,10 @@ class Writer:
     def draft(self, text: str) -> Tokens:
         return [*self._encode(text), self.tokenizer.eos_token_id]
 
+    def line(self, text: str) -> Tokens:
+        """The first line of a draft that goes on."""
+        return self._encode(f"{text}\n")
+
     def lists_after(self, line: Tokens) -> Tokens:
         """The rest of a draft that opens with this line, as far as it says."""
         announced = announced_in(self.text(line))

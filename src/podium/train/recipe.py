@@ -77,6 +77,9 @@ class Data(Section):
     later: Share = 0.0
     """Share of the others that come before the first question whose plan has several steps: those
     build on what is learnt from the rest, and no draft of theirs is right before."""
+    nonsense: Annotated[int, Field(ge=0)] = 0
+    """Further questions for the cold start alone, about made-up tasks that nobody can do: what is
+    learnt there is to take a question apart, whatever it asks. For `tiny`."""
     seed: int = 1
     """Of the questions that are made up."""
 

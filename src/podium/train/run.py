@@ -3,7 +3,7 @@
 out/
 ├── recipe.json      the recipe as it was resolved
 ├── measured.json    what each worker scores on each training question
-├── cold/            the model after the cold start
+├── cold/            the model after the cold start: a checkpoint that learnt nothing from rewards
 ├── grpo/            checkpoints of the learning, from which a stopped run goes on
 ├── metrics.jsonl    a line per step
 ├── samples.jsonl    some drafts of each step, and what came of them
@@ -109,7 +109,8 @@ class _Run:
         set_seed(self.recipe.seed)
         model, tokenizer = load_model(self.recipe.model)
         writer = self._writer(tokenizer)
-        self._warm_up(model, rows, writer)
+        further = drawn(self.source.of("cold"), self.source.pool, self.recipe)
+        self._warm_up(model, [*rows, *further], writer)
         self._learn(model, rows, writer)
         return self._report() if mine.is_main_process else {}
 
@@ -154,7 +155,7 @@ class _Run:
         return Writer(tokenizer, self.recipe.style.value(), self.recipe.limits.steps)
 
     def _warm_up(self, model: Any, rows: Sequence[Row], writer: Writer) -> None:
-        from podium.train.checkpoint import restore
+        from podium.train.checkpoint import complete, restore
         from podium.train.cold import Lesson, teach
         from podium.train.processes import processes
 
@@ -165,8 +166,11 @@ class _Run:
             lesson = Lesson(self.recipe.cold, rows, writer, self.recipe.seed)
             teach(model, lesson, self.directory / "cold.partial")
             if processes().is_main_process:
-                model.save_pretrained(self.directory / "cold.partial")
-                (self.directory / "cold.partial").rename(done)
+                partial = self.directory / "cold.partial"
+                model.save_pretrained(partial)
+                writer.tokenizer.save_pretrained(partial)
+                complete(partial, self.recipe, self.source.pool.names)
+                partial.rename(done)
 
     def _learn(self, model: Any, rows: Sequence[Row], writer: Writer) -> None:
         from podium.train.checkpoint import complete

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 Tokens = list[int]
 
@@ -35,6 +36,9 @@ AHEAD = 24
 
 ASTRAY = 4
 """Checks in a row at whose first token a row may leave its leader before it goes on alone."""
+
+ROOM = 64
+"""Tokens for which room is made at a time."""
 
 EPSILON = 1e-6
 
@@ -240,7 +244,9 @@ class _Work:
         read = self._read.of([self._place[i] for i in rows])
         ids, mask = _left([self._own(i) for i in rows], self.how.pad)
         mask = torch.cat([read.mask, mask], dim=1)
-        out, cache = read.under(self.model, ids, mask, keep=1), read.cache
+        cache = read.cache
+        cache.layers = [Roomy(layer) for layer in cache.layers]
+        out = read.under(self.model, ids, mask, keep=1)
         while True:
             scores = self.how.scores(out.logits[:, -1])
             last = self.how.sample(scores, spread([self._place[row] for row in rows]))
@@ -352,6 +358,34 @@ class Read:
             use_cache=True,
             logits_to_keep=keep,
         )
+
+
+class Roomy(DynamicLayer):
+    """Keys and values with room for more of them: another token copies nothing of what is there."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.lazy_initialization(layer.keys, layer.values)
+        self.keys, self.values = layer.keys, layer.values
+        self._room: tuple[Tensor, ...] = ()
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        start, new = self.keys.size(2), key_states.size(2)
+        if not self._fits(start + new):
+            there = (self.keys, self.values)
+            self._room = tuple(torch.nn.functional.pad(t, (0, 0, 0, new + ROOM)) for t in there)
+        for room, states in zip(self._room, (key_states, value_states), strict=True):
+            room[:, :, start : start + new] = states
+        self.keys, self.values = (room[:, :, : start + new] for room in self._room)
+        return self.keys, self.values
+
+    def _fits(self, width: int) -> bool:
+        """Whether the room is that of the rows there are now, and wide enough."""
+        if not self._room or self._room[0].size(2) < width:
+            return False
+        return self._room[0].data_ptr() == self.keys.data_ptr()
 
 
 def _different(rows: Sequence[Any]) -> tuple[list[Any], list[int]]:

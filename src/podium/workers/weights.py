@@ -54,21 +54,32 @@ def load_trained(directory: Path) -> tuple[Any, Any]:
         ConfigError: the base that is there is not the one the adapter was trained on.
     """
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(directory, padding_side="left")
     if not (directory / "adapter_config.json").exists():
-        whole: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=quick_dtype())
-        return with_quick_head(whole.eval()), tokenizer
+        return load_weights(str(directory)).eval(), tokenizer
     manner = json.loads((directory / FILE).read_text())
     base = base_directory(manner["base"])
     if manner["base_digest"] != weights_digest(Path(base)):
         raise ConfigError(
             f"{directory} is an adapter of another model: {manner['base']} here has other weights"
         )
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=quick_dtype())
-    adapted: Any = PeftModel.from_pretrained(model, str(directory))
-    return with_quick_head(adapted.eval()), tokenizer
+    return PeftModel.from_pretrained(load_weights(base), str(directory)).eval(), tokenizer
+
+
+def load_weights(directory: str, dtype: Any = None) -> Any:
+    """A model in Hugging Face's format, as this machine computes it quickly."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from podium.workers import attention
+
+    family = AutoConfig.from_pretrained(directory).model_type
+    ours = not torch.cuda.is_available() and family in attention.FAMILIES
+    how = {"attn_implementation": attention.NAME} if ours else {}
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype or quick_dtype(), **how)
+    return _with_quick_head(model)
 
 
 def quick_dtype() -> Any:
@@ -83,7 +94,7 @@ def quick_dtype() -> Any:
     return torch.bfloat16 if known or torch.cuda.is_available() else torch.float32
 
 
-def with_quick_head(model: Any) -> Any:
+def _with_quick_head(model: Any) -> Any:
     """The model, its head given only states that lie together in memory.
 
     Logits are wanted of the last few tokens of each row, and such a slice of the states takes torch

@@ -135,8 +135,20 @@ def _compose(plan: tuple[str, ...], kind: Kind, split: Split, rng: Random) -> It
         given = [s.draw(rng, split) for s in sides]
         answer = _answer(skills, given)
         if answer and not _shortcut(given, answer, steps=len(skills)):
-            text, subtasks = _text(skills, given, _Words(split, rng))
-            return Item(text, answer, kind, _calls(skills, subtasks))
+            text, calls = asked(skills, given, split, rng)
+            return Item(text, answer, kind, calls)
+
+
+def asked(
+    skills: Sequence[Skill],
+    given: Sequence[Numbers],
+    split: Split,
+    rng: Random,
+    frame: str | None = None,
+) -> tuple[str, tuple[Call, ...]]:
+    """A question that needs these skills, one after the other, and a workflow that solves it."""
+    text, subtasks = _text(skills, given, _Words(split, rng, frame))
+    return text, _calls(skills, subtasks)
 
 
 def _answer(skills: Sequence[Skill], given: Sequence[Numbers]) -> str | None:
@@ -177,6 +189,8 @@ class _Words:
 
     split: Split
     rng: Random
+    frame: str | None = None
+    """What tasks are put into, in place of one of the split's own frames."""
 
     def task(self, skill: Skill) -> str:
         return self.rng.choice(skill.tasks.asked(self.split))
@@ -186,6 +200,9 @@ class _Words:
 
     def one_of(self, train: Sequence[str], dev: Sequence[str], test: Sequence[str]) -> str:
         return self.rng.choice({"train": train, "dev": dev, "test": test}[self.split])
+
+    def form(self, train: Sequence[str], dev: Sequence[str], test: Sequence[str]) -> str:
+        return self.frame or self.one_of(train, dev, test)
 
 
 Asked = tuple[str, tuple[str, ...]]
@@ -202,7 +219,7 @@ def _text(skills: Sequence[Skill], given: Sequence[Numbers], words: _Words) -> A
 
 
 def _single(skill: Skill, x: str, words: _Words) -> Asked:
-    form = words.one_of(
+    form = words.form(
         (
             "{Task}.",
             "Please {task}.",
@@ -276,7 +293,7 @@ def _chain(skills: Sequence[Skill], x: str, words: _Words) -> Asked:
         ("what is left", "the reply"),
         ("the outcome", "the number found"),
     )
-    form = words.one_of(
+    form = words.form(
         (
             "{Task}, then {then}.",
             "{Task} and {then}.",
@@ -369,7 +386,7 @@ def _merge(skills: Sequence[Skill], xs: Sequence[str], words: _Words) -> Asked:
         ("the two replies", "what is left of both"),
         ("the two outcomes",),
     )
-    form = words.one_of(
+    form = words.form(
         (
             "{Task} and {other}, then {then}.",
             "First {task}. Next {other}. Finally {then}.",
