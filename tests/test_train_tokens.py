@@ -149,16 +149,21 @@ def test_the_words_of_others_carry_no_gradient_whatever_their_advantage(played):
             assert (found[i, j] != 0) == (number >= 0)
 
 
-def test_second_rounds_may_learn_alone_at_first(played, monkeypatch):
+def test_second_rounds_may_learn_alone_at_first_while_first_ones_stay_well_formed(
+    played, monkeypatch
+):
     trainer, batch = played
     grpo = trainer.recipe.grpo.model_copy(update={"again_first": 1})
     monkeypatch.setattr(trainer, "recipe", trainer.recipe.model_copy(update={"grpo": grpo}))
     both, alone = batch["advantages"], trainer._token_advantages(batch["completion_ids"])
-    second = torch.zeros_like(both, dtype=torch.bool)
+    failed = [r.outcomes[0].round.failure is not None for r in trainer._rollouts]
+    assert any(failed) and not all(failed)
     for i, rollout in enumerate(trainer._rollouts):
-        second[i, of_round(rollout, 1)] = True
-    assert both[~second].any() and alone[second].any()
-    assert torch.equal(alone, torch.where(second, both, 0.0))
+        second = of_round(rollout, 1)
+        assert torch.equal(alone[i, second], both[i, second])
+        (worth,) = set(alone[i, of_round(rollout, 0)].tolist())
+        group = failed[i // 16 * 16 : i // 16 * 16 + 16]
+        assert (worth < 0) == failed[i] if any(group) else worth == 0
 
 
 def test_what_came_of_round_two_leaves_the_tokens_of_round_one_alone(played):

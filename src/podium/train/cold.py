@@ -166,7 +166,7 @@ class ColdTrainer(Trainer):
             log.info("cold start, step %d: loss %.3f", self.state.global_step, logs["loss"])
 
     def training_step(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
-        """A table at a time: what several need together no longer stays in the processor's reach."""
+        """A table at a time: graphs of several together take twice as long, for want of memory."""
         model.train()
         tables = inputs["tables"]
         count = sum(int(t.mask[:, t.shared + 1 :].sum()) for t in tables)

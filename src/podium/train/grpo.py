@@ -32,7 +32,7 @@ from podium.train.checkpoint import check_reports, last_whole, needing_room
 from podium.train.pools import Row
 from podium.train.processes import processes
 from podium.train.recipe import Recipe
-from podium.train.reward import advantages_of
+from podium.train.reward import advantages, advantages_of, well_formed
 from podium.train.rollouts import Outcome, Rehearsal, Sketch
 from podium.types import Message, Round
 from podium.workers import Pool
@@ -264,24 +264,24 @@ class ConductorTrainer(GRPOTrainer):
         table = torch.zeros(completion_ids.shape, dtype=torch.float32, device=completion_ids.device)
         size = self.recipe.grpo.drafts
         groups = [self._rollouts[i : i + size] for i in range(0, len(self._rollouts), size)]
-        settings, scale = self.recipe.grpo, self.recipe.reward
-        worth = [
-            w
-            for group in groups
-            for w in advantages_of(
-                [[o.reward for o in r.outcomes] for r in group],
-                scale,
-                discount=settings.discount,
-                by=settings.scale,
-                against=settings.against,
-            )
-        ]
-        learns_from = int(self.state.global_step < settings.again_first)
+        worth = [rounds for group in groups for rounds in self._worth(group)]
         for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
             for j, number in enumerate(rollout.drafted):
-                if number >= learns_from:
+                if number >= 0:
                     table[i, j] = rounds[number]
         return table
+
+    def _worth(self, group: Sequence[Rollout]) -> list[list[float]]:
+        """The advantage of every round of every rollout of a group."""
+        settings, scale = self.recipe.grpo, self.recipe.reward
+        earned = [[o.reward for o in r.outcomes] for r in group]
+        found = advantages_of(
+            earned, scale, discount=settings.discount, by=settings.scale, against=settings.against
+        )
+        if self.state.global_step < settings.again_first:
+            forms = advantages(well_formed(earned, scale), scale, settings.scale)
+            found = [[form, *later] for form, (_, *later) in zip(forms, found, strict=True)]
+        return found
 
     # Shared prompts
 

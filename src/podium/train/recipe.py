@@ -122,6 +122,9 @@ class Grpo(Section):
     steps: Annotated[int, Field(ge=0)] = 200
     stop: Count | None = None
     """The step after which it ends, though the schedule is made for `steps` of them."""
+    until: Annotated[float, Field(gt=0, le=1)] | None = None
+    """It also ends once this share of the drafts of the last few steps was right: what comes next
+    is another recipe's."""
     questions: Count = 4
     """Per step."""
     drafts: Annotated[int, Field(ge=2)] = 64
@@ -149,8 +152,9 @@ class Grpo(Section):
     otherwise leave other situations behind, some harder than others: compared with each other,
     whoever looks again in a hard one seems to do worse than who stands in an easy one."""
     again_first: Annotated[int, Field(ge=0)] = 0
-    """Steps at the beginning in which second rounds alone learn: whom to ask again is found out
-    before first rounds are judged by what came of them in the end."""
+    """Steps at the beginning in which second rounds alone learn what pays, and first ones no more
+    than to stay well formed: whom to ask again is found out before first rounds are judged by what
+    came of them in the end."""
     certain: Annotated[float, Field(ge=0, lt=0.1)] = 0.0
     """Tokens at the end of a draft that were all sampled with a probability above 1 - `certain`
     are left out of learning: their gradient is next to nothing, and their computation is not."""

@@ -89,8 +89,8 @@ NEXT = (
     ". This leads on to the following: ", ", later on ", " + ", "; that settled, ", ". Then also ",
 )  # fmt: skip
 ALSO = (
-    ", also ", "; as well, ", ". Do this, too: ", " plus ", " | ", ". In parallel, ", ", next to it ",
-    ". Apart from that, ", "; in addition ", " + ",
+    ", also ", "; as well, ", ". Do this, too: ", " plus ", " | ", ". In parallel, ", " + ",
+    ", next to it ", ". Apart from that, ", "; in addition ",
 )  # fmt: skip
 ENDINGS = (".", ".", ".", "!", "?", "", " now.", ", thanks.", ", if that is all right.", " today.")
 
