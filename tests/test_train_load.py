@@ -26,7 +26,7 @@ from podium.testing import ScriptedWorker  # noqa: E402
 from podium.types import Limits, Message, Question, Request, Sampling  # noqa: E402
 from podium.workers import Call, Pool  # noqa: E402
 from podium.workers.transformers import TransformersWorker  # noqa: E402
-from podium.workers.weights import base_directory, quick_dtype, weights_digest  # noqa: E402
+from podium.workers.weights import base_directory, quick_dtype, unpack, weights_digest  # noqa: E402
 from toy_training import recipe, save_base, save_world, trained  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -142,6 +142,16 @@ def adapter(folder: Path, embedded: Path) -> Path:
     manner = {"steps": 5, "base": SMOLLM2.name, "base_digest": weights_digest(Path(base))}
     (there / "conductor.json").write_text(json.dumps(manner))
     return there
+
+
+def test_whoever_unpacks_a_base_second_leaves_that_of_the_first_and_no_rest(
+    embedded: Path, folder: Path
+) -> None:
+    directory = folder / "unpacked"
+    for _ in range(2):
+        unpack(embedded, directory)
+    assert weights_digest(directory) == weights_digest(Path(base_directory(SMOLLM2.name)))
+    assert list(folder.glob("*.partial")) == []
 
 
 def save_as_peft(file: Path, base: Path, there: Path) -> None:

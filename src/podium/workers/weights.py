@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 from podium.errors import ConfigError
@@ -25,21 +27,27 @@ def base_directory(base: str) -> str:
     gguf = find_model(base)
     directory = home() / f"{gguf.stem}-{digest(gguf)[:8]}"
     if not (directory / "config.json").exists():
-        _unpack(gguf, directory)
+        unpack(gguf, directory)
     return str(directory)
 
 
-def _unpack(gguf: Path, directory: Path) -> None:
+def unpack(gguf: Path, directory: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     at = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     model = AutoModelForCausalLM.from_pretrained(
         **at, quantization_config=GgufConfig(dequantize=True)
     )
-    partial = directory.with_name(directory.name + ".partial")
+    # A place of its own: two commands started together both unpack, and one is used.
+    partial = Path(mkdtemp(prefix=directory.name, suffix=".partial", dir=directory.parent))
     model.save_pretrained(partial)
     AutoTokenizer.from_pretrained(**at).save_pretrained(partial)
-    partial.rename(directory)
+    try:
+        partial.rename(directory)
+    except OSError:
+        rmtree(partial)
+        if not (directory / "config.json").exists():
+            raise
 
 
 def digest(file: Path) -> str:
