@@ -59,6 +59,19 @@ TASKS = (
     "{verb} {{x}} the {look} way",
     "{verb} all but the {look} {noun} of {{x}}",
     "{verb} how {look} {{x}} is",
+    "{verb} which {noun} {does} the {other}: {{x}}",
+    "{verb} this {look} {noun}: {{x}}",
+    "{verb} {{x}} like the {noun} of a {other}, as in {example}",
+    "{verb} {{x}} ({way}, as in {example})",
+    "{verb} out every {noun} of {{x}} behind the {look}",
+    "{verb} the {look} {noun}s of {{x}} in front of the {other}s",
+    "{verb} the {noun}s of {{x}} so that none {does} the {other} after it",
+    "{verb} up the {noun}s of {{x}} ending at the {other}",
+    "{verb} the {noun} that no {other} {does} in {{x}}",
+    "{verb} {{x}} {noun} to {other}",
+    "{verb} {{x}} as if it were {look}",
+    "{verb} away all of {{x}} but its {look} {noun}",
+    "{verb} by how much {{x}} {does}, {way}",
 )
 RESULTS = (
     "the {noun} of {{x}}",
@@ -75,12 +88,41 @@ RESULTS = (
     "how {look} {{x}} is",
     "the {noun} in the {other} of {{x}}",
     "the {look} version of {{x}}",
+    "the {noun} {{x}} {does} at",
+    "the {noun} no {other} {does} in {{x}}",
+    "the {noun}s of {{x}} by {look} {other}",
+    "the way {{x}} is {look}",
+    "{{x}} with the {noun} of a {other}",
+    "{{x}} with no {noun} in it",
+    "the {look} one in {{x}}",
+    "{{x}} {noun} by {other}",
+    "how much {{x}} {does}",
+    "{{x}} {look} side up",
 )
 
 OPENINGS = (
     "", "", "Hi, ", "Well, ", "So ", "Go ahead: ", "To do: ", "It is time to ", "Let us ", "Just ",
     "Somebody has to ", "You can start now: ", "Here is the plan: ", "I would ask you to ",
     "My wish: ", "What I want: ", "There is a lot to do: ", "Do this: ", "You ought to ", "Q: ",
+)  # fmt: skip
+ASKING = (
+    "Teach", "Allow", "Get", "Lead", "Order", "Push", "Train", "Invite", "Urge", "Remind", "Trust",
+    "Expect", "Challenge", "Instruct", "Force", "Encourage", "Want", "Advise", "Enable", "Pay",
+)  # fmt: skip
+WILLING = (
+    "Remember", "Manage", "Learn", "Hurry", "Prepare", "Dare", "Agree", "Choose", "Decide", "Plan",
+    "Promise", "Take care", "Continue", "Aim", "Offer", "Make up your mind", "Feel free", "Go on",
+)  # fmt: skip
+GIVING = (
+    "Send", "Bring", "Hand", "Read", "Report", "Fetch", "Name", "Present", "Announce", "Return",
+    "Buy", "Type", "Mail", "State", "Leave", "Explain", "Whisper", "Save", "Pass", "Draw",
+)  # fmt: skip
+WHOM = ("me", "us", "him", "her", "them", "yourself", "somebody", "the team", "my friend", "Ann")
+WHETHER = ("Have", "Did", "Will", "Should", "Must", "Has", "Might", "Does", "Would", "Won't")
+WHO = ("you", "we", "they", "he", "she", "anybody", "your friends", "the others", "Ann")
+KNOWING = (
+    "got", "find", "see", "want", "use", "remember", "like", "get", "found", "seen", "mind",
+    "guess", "need", "accept", "expect", "compute", "have", "recall", "heard of", "written down",
 )  # fmt: skip
 NEXT = (
     ", after that ", ". After this, ", "; and next ", ", followed by this: ", " and thereafter ",
@@ -141,6 +183,7 @@ def _words(rng: Random, forms: tuple[str, ...]) -> str:
         other=rng.choice(NOUNS),
         look=rng.choice(LOOKS),
         way=rng.choice(WAYS),
+        example=f"{rng.randint(1, 9)}{rng.choice('abcxyz')}",
     )
 
 
@@ -151,12 +194,44 @@ def _sounds(rng: Random) -> str:
 
 
 def _frame(rng: Random, steps: int) -> str | None:
-    """A frame put together from parts; half of the time one of those that training knows."""
-    if rng.random() < 0.5:
+    """A frame put together from parts; now and then one of those that training knows."""
+    if rng.random() < 0.3:
         return None
-    opening, ending = rng.choice(OPENINGS), rng.choice(ENDINGS)
-    task = "{task}" if opening and not opening.endswith(": ") else "{Task}"
-    if steps == 1:
-        return f"{opening}{task}{ending}"
+    ending = rng.choice(ENDINGS)
+    if rng.random() < 0.3:
+        return _wish(rng, ending)
+    opening = _opening(rng)
+    begins = opening and not opening.endswith(": ")
+    if steps == 1 or rng.random() < 0.4:
+        part = "task" if steps == 1 else "nested"
+        return f"{opening}{{{part if begins else part.title()}}}{ending}"
+    task = "{task}" if begins else "{Task}"
     middle = f"{rng.choice(ALSO)}{{other}}" if steps == 3 else ""
     return f"{opening}{task}{middle}{rng.choice(NEXT)}{{then}}{ending}"
+
+
+def _opening(rng: Random) -> str:
+    """What stands before something to do."""
+    kind = rng.random()
+    if kind < 0.4:
+        return rng.choice(OPENINGS)
+    if kind < 0.7:
+        return f"{_or_strange(rng, ASKING)} {rng.choice(WHOM)} to "
+    return f"{_or_strange(rng, WILLING)} to "
+
+
+def _wish(rng: Random, ending: str) -> str:
+    """A frame that asks for a thing."""
+    if rng.random() < 0.5:
+        return (
+            f"{_or_strange(rng, GIVING)} {rng.choice(('', f'{rng.choice(WHOM)} '))}{{noun}}{ending}"
+        )
+    return f"{rng.choice(WHETHER)} {rng.choice(WHO)} {_or_strange(rng, KNOWING)} {{noun}}?"
+
+
+def _or_strange(rng: Random, words: tuple[str, ...]) -> str:
+    word = rng.choice(words)
+    if rng.random() >= 0.2:
+        return word
+    strange = _sounds(rng)
+    return strange.title() if word[0].isupper() else strange
