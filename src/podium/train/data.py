@@ -26,7 +26,7 @@ from podium.eval.tasks.grading import grade
 from podium.eval.tasks.task import Item
 from podium.eval.tiny import questions
 from podium.eval.tiny.facts import facts
-from podium.eval.tiny.skills import SKILLS, Skill
+from podium.eval.tiny.skills import SKILLS, Skill, Split
 from podium.ledger import Ledger
 from podium.prompts import WHOLE, step_messages
 from podium.train.recipe import PoolSection, Recipe
@@ -39,7 +39,8 @@ from podium.workers.tools import VoteWorker
 QUESTION_TOKENS, REPLY_TOKENS = 1000, 1000
 """Of a call, where an estimate is all there is."""
 
-Split = Literal["train", "dev", "test", "cold"]
+Part = Literal[Split, "cold"]
+"""Of a source: `cold` is for the cold start alone."""
 NUMBER = re.compile(r"\b\d{1,9}\b")
 """One to work on: `5th`, in a subtask, is none."""
 EVERY = 16
@@ -77,12 +78,12 @@ class Problem:
 class Source:
     """Problems by split, and the pool that is asked them."""
 
-    splits: Mapping[Split, Sequence[Problem]]
+    splits: Mapping[Part, Sequence[Problem]]
     pool: Pool
     close: Callable[[], Awaitable[None]]
     """Lets go of the pool."""
 
-    def of(self, split: Split) -> list[Problem]:
+    def of(self, split: Part) -> list[Problem]:
         return list(self.splits.get(split, ()))
 
 
@@ -120,7 +121,7 @@ def _kept(members: Sequence[Member], settings: PoolSection) -> tuple[Member, ...
 def _world(directory: Path) -> Source:
     recorded = world.World.load(directory)
     parts: tuple[Split, ...] = ("train", "dev", "test")
-    splits: dict[Split, Sequence[Problem]] = {
+    splits: dict[Part, Sequence[Problem]] = {
         part: [Problem(item, kind=item.category or "") for item in recorded.split(part)]
         for part in parts
     }
@@ -161,7 +162,7 @@ def workers_of(config: str) -> Podium:
 
 def _tiny(recipe: Recipe) -> Source:
     sizes: dict[Split, int] = {"train": recipe.data.questions or 2000, "dev": 240, "test": 480}
-    splits: dict[Split, Sequence[Problem]] = {
+    splits: dict[Part, Sequence[Problem]] = {
         split: [
             _tiny_problem(split, i, item)
             for i, item in enumerate(tiny_items(recipe.data.seed, size, split))

@@ -21,6 +21,7 @@ from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.errors import MODEL_TRANSPORT_ERROR_EXIT_CODE
 
 from podium.errors import ConfigError, WorkerError
+from podium.eval.tiny.skills import Split
 from podium.ledger import Ledger
 from podium.prompts import planner_messages
 from podium.train import data
@@ -33,7 +34,7 @@ from podium.types import Limits, Message, Round
 class ConductorTasksetConfig(vf.TasksetConfig):
     recipe: str = ""
     """The file that says which questions, which pool, and on what terms."""
-    split: data.Split = "train"
+    split: Split = "train"
 
 
 class ConductorTaskset(vf.Taskset[vf.Task, ConductorTasksetConfig]):

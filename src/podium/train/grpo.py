@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import torch
@@ -27,14 +28,14 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from podium.errors import ConfigError
-from podium.prompts import Style, announced_in, planner_messages
+from podium.prompts import Style, aloud, announced_in, planner_messages
 from podium.train.checkpoint import check_reports, last_whole, needing_room
-from podium.train.pools import Row
+from podium.train.pools import Row, random_workflow
 from podium.train.processes import processes
 from podium.train.recipe import Recipe
-from podium.train.reward import advantages, advantages_of, well_formed
+from podium.train.reward import advantages_of
 from podium.train.rollouts import Outcome, Rehearsal, Sketch
-from podium.types import Message, Round
+from podium.types import Message, Round, Workflow
 from podium.workers import Pool
 from podium.workers.sampling import Habit, Sampler, Table, Tokens, Written, below, generate
 from podium.workflow import render
@@ -61,6 +62,9 @@ class Rollout:
 
 UNKNOWN = -math.inf
 """The log-probability of a token of which nothing is known: it counts as in doubt."""
+
+DEALT = 0.25
+"""The advantage of first drafts that are dealt: half of what a right answer is worth."""
 
 BUCKETS = (24, 48, 96, 192, 384)
 """Lengths in tokens up to which rows are computed together."""
@@ -106,6 +110,12 @@ class Writer:
 
     def draft(self, text: str) -> Tokens:
         return [*self._encode(text), self.tokenizer.eos_token_id]
+
+    def written(self, workflow: Workflow, pool: Pool) -> Tokens:
+        """A workflow as a whole draft."""
+        lists = render(workflow)
+        thought = aloud(workflow, pool, self.style) if self.style.aloud else ""
+        return self.draft(f"{thought}\n{lists}" if thought else lists)
 
     def line(self, text: str) -> Tokens:
         """The first line of a draft that goes on."""
@@ -278,14 +288,33 @@ class ConductorTrainer(GRPOTrainer):
         found = advantages_of(
             earned, scale, discount=settings.discount, by=settings.scale, against=settings.against
         )
-        if self.state.global_step < settings.again_first:
-            forms = advantages(well_formed(earned, scale), scale, settings.scale)
-            found = [[form, *later] for form, (_, *later) in zip(forms, found, strict=True)]
-        return found
+        return [[DEALT, *later] for _, *later in found] if self._dealing else found
+
+    # First drafts that are dealt
+
+    @property
+    def _dealing(self) -> bool:
+        return bool(self.state.global_step < self.recipe.grpo.again_first)
+
+    def _dealt(self, rollouts: Sequence[Rollout]) -> list[Written]:
+        """Drafts as they are in the cold start, by workers at random, and learnt as they are there.
+
+        Whom to ask again and whom to ask first are written in the same words: without this, those
+        who are worth asking again would be asked first before that is judged.
+        """
+        assert self.recipe.cold is not None  # else the recipe is refused
+        rng = Random(f"{self.recipe.seed} {self.state.global_step} {processes().process_index}")
+        drafts = []
+        for rollout in rollouts:
+            flow = random_workflow(rollout.row, rng, self.recipe.cold.workers)
+            drafts.append(self.writer.written(flow, rollout.row.pool))
+        return [Written(tokens, [UNKNOWN] * len(tokens)) for tokens in drafts]
 
     # Shared prompts
 
     def _write(self, rollouts: Sequence[Rollout], number: int) -> list[Written]:
+        if self._dealing and not number:
+            return self._dealt(rollouts)
         if self.use_vllm or not self._plain:
             return self._written_by_trl(rollouts, number)
         model = self.accelerator.unwrap_model(self.model)

@@ -115,15 +115,6 @@ def advantages_of(
     return found
 
 
-def well_formed(group: Sequence[Sequence[float | None]], scale: Reward) -> list[float | None]:
-    """What first rounds earn if nothing counts but that they can be performed.
-
-    A model whose second drafts alone are judged begins to write first ones like them.
-    """
-    firsts = [rounds[0] for rounds in group]
-    return [r if r in (None, scale.malformed) else scale.right for r in firsts]
-
-
 def gain(before: float | None, after: float | None, scale: Reward) -> float:
     """What a round earned beyond the one before it, which letting its answer stand would earn.
 

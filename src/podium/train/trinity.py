@@ -19,6 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import ConfigError
+from podium.eval.tiny.skills import Split
 from podium.ledger import Ledger
 from podium.models import KNOWN, find_model
 from podium.train import data, routers
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SPLITS: tuple[data.Split, ...] = ("train", "dev", "test")
+SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 READERS = 4
 """Prompts that llama.cpp reads at once: while one waits for Python another is computed."""
 CHUNK = 128
@@ -95,12 +96,12 @@ class Training:
     """Where test is played: on the same workers, unless others only stood in for them."""
     blank: Head
     """No opinion yet, or what an earlier head knows of this pool."""
-    problems: dict[data.Split, list[Problem]]
-    states: dict[data.Split, Array]
+    problems: dict[Split, list[Problem]]
+    states: dict[Split, Array]
     """What the coordinator reads before the first turn."""
     variety: Array
     """States as they come up in any turn: what the search has to tell apart."""
-    measured: dict[data.Split, Measured]
+    measured: dict[Split, Measured]
     close: Callable[[], Awaitable[None]]
     """Lets go of the pool."""
 
@@ -160,7 +161,7 @@ class Training:
         own = self.settings.bonuses
         return Bonuses(own.diversity, own.turns, price)
 
-    def earned(self, split: data.Split, price: float) -> Array:
+    def earned(self, split: Split, price: float) -> Array:
         """Rewards less what the calls cost, by question and worker."""
         import numpy as np
 
@@ -244,9 +245,7 @@ async def _read(states: States, reading: Reading, problems: Sequence[Problem]) -
     return np.array(found)
 
 
-async def _measured(
-    out: Path, split: data.Split, problems: Sequence[Problem], stand: Stand
-) -> Measured:
+async def _measured(out: Path, split: Split, problems: Sequence[Problem], stand: Stand) -> Measured:
     file = out / f"measured-{split}.json"
     if not file.exists():
         found = await measure(problems, stand.pool, stand.ledger)
@@ -256,7 +255,7 @@ async def _measured(
     return Measured(**json.loads(file.read_text(encoding="utf-8")))
 
 
-def _some(problems: list[Problem], split: data.Split, settings: TrinityRecipe) -> list[Problem]:
+def _some(problems: list[Problem], split: Split, settings: TrinityRecipe) -> list[Problem]:
     wanted = settings.questions
     most = {"train": wanted.train, "dev": wanted.dev, "test": wanted.test}[split]
     kept = [p for p in problems if not wanted.kinds or p.item.category in wanted.kinds]
