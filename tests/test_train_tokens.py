@@ -154,7 +154,7 @@ def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
 ):
     trainer, batch = played
     both = batch["advantages"]
-    grpo = trainer.recipe.grpo.model_copy(update={"again_first": 1})
+    grpo = trainer.recipe.grpo.model_copy(update={"again_first": 20})
     monkeypatch.setattr(trainer, "recipe", trainer.recipe.model_copy(update={"grpo": grpo}))
     alone = trainer._token_advantages(batch["completion_ids"])
     for i, rollout in enumerate(trainer._rollouts):
@@ -162,7 +162,8 @@ def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
         assert torch.equal(alone[i, second], both[i, second])
         assert set(alone[i, of_round(rollout, 0)].tolist()) == {DEALT}
     asked: Counter[int] = Counter()
-    for _ in range(20):
+    for step in range(20):
+        monkeypatch.setattr(trainer.state, "global_step", step)
         for written in trainer._write(trainer._rollouts, 0):
             flow = parse(trainer.writer.text(written.tokens), workers=4)
             asked.update(step.worker for step in flow.steps)
