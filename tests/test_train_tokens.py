@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -171,6 +172,36 @@ def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
             assert len(written.logprobs) == len(written.tokens)
     models = [asked[i] for i in range(3)]
     assert max(models) < 1.3 * min(models)  # whoever is good, as many ask the others
+
+
+@pytest.mark.parametrize(
+    ("said", "aloud", "whom"),
+    [
+        ('model_id = [2, 0]\nsubtasks = ["Do 3.", "Go."]', False, ["2, 0"]),
+        ("Do 3. - adds 2. Go. - talks 0.\nmodel_id = [2, 0]", True, ["adds 2", "talks 0"]),
+        ("no list at all", False, []),
+    ],
+)
+def test_a_draft_says_whom_it_asks_in_these_tokens(played, said, aloud, whom):
+    trainer, _ = played
+    style = replace(trainer.writer.style, aloud=aloud)
+    writer = Writer(trainer.writer.tokenizer, style, trainer.writer.steps)
+    tokens = writer.draft(said)
+    marked = writer.whom(tokens)
+    parts = groupby(range(len(tokens)), key=lambda i: marked[i])
+    found = [writer.text([tokens[i] for i in where]) for mark, where in parts if mark]
+    assert [text.strip(" []") for text in found] == whom
+
+
+def test_rewards_may_teach_whom_to_ask_and_no_other_word(played, monkeypatch):
+    trainer, batch = played
+    grpo = trainer.recipe.grpo.model_copy(update={"whom_alone": True})
+    monkeypatch.setattr(trainer, "recipe", trainer.recipe.model_copy(update={"grpo": grpo}))
+    whole, alone = batch["advantages"], trainer._token_advantages(batch["completion_ids"])
+    assert whole.count_nonzero() > alone.count_nonzero() > 0
+    for i, rollout in enumerate(trainer._rollouts):
+        whom = torch.tensor(trainer.writer.whom(rollout.tokens))
+        assert torch.equal(alone[i, : len(whom)], whole[i, : len(whom)] * whom)
 
 
 def test_what_came_of_round_two_leaves_the_tokens_of_round_one_alone(played):

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -68,6 +70,10 @@ DEALT = 0.25
 
 BUCKETS = (24, 48, 96, 192, 384)
 """Lengths in tokens up to which rows are computed together."""
+
+WHOM = re.compile(r"(?<=model_id = \[)[^\]\n]*")
+WHOM_ALOUD = re.compile(r"(?<= - )[^.\n]*?\d+(?=\.)")
+"""Where a draft says who does a step."""
 
 AT_ONCE = 512
 """Tokens whose scores over the whole vocabulary are in memory together."""
@@ -125,6 +131,17 @@ class Writer:
         """The rest of a draft that opens with this line, as far as it says."""
         announced = announced_in(self.text(line))
         return self.draft(render(announced)) if announced.steps else []
+
+    def whom(self, tokens: Tokens) -> list[bool]:
+        """Of what was written, the tokens that say who does a step."""
+        said = WHOM_ALOUD if self.style.aloud else WHOM
+        spans = [found.span() for found in said.finditer(self.text(tokens))]
+        # A token by itself may be written otherwise than within a text.
+        ends = [len(self.text(tokens[:count])) for count in range(len(tokens) + 1)]
+        return [
+            any(start < after and before < stop for start, stop in spans)
+            for before, after in pairwise(ends)
+        ]
 
     def text(self, tokens: Tokens) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
@@ -199,26 +216,21 @@ class ConductorTrainer(GRPOTrainer):
         before it depends on it. After a cold start most of a draft is such an end. Of a draft
         without advantage nothing is left but a token, for those who count rows.
         """
-        worth = output["advantages"].abs().sum(dim=1) > 0
-        lengths = [
-            self._doubtful(r) if w else 1 for r, w in zip(self._rollouts, worth, strict=True)
-        ]
+        counts = (output["advantages"] != 0).tolist()
+        lengths = [self._doubtful(*pair) for pair in zip(self._rollouts, counts, strict=True)]
         width = max(lengths)
         for name in PER_TOKEN & output.keys():
             output[name] = output[name][:, :width]
         kept = torch.arange(width)[None, :] < torch.tensor(lengths)[:, None]
-        output["completion_mask"] = output["completion_mask"] * kept.to(worth.device)
+        output["completion_mask"] = output["completion_mask"] * kept.to(
+            output["completion_mask"].device
+        )
         return output
 
-    def _doubtful(self, rollout: Rollout) -> int:
-        """How many tokens there are up to the last one that was in doubt."""
-        certain = self.recipe.grpo.certain
-        if not certain:
-            return len(rollout.tokens)
-        doubt = [
-            p < math.log1p(-certain) and n >= 0
-            for p, n in zip(rollout.logprobs, rollout.drafted, strict=True)
-        ]
+    def _doubtful(self, rollout: Rollout, counts: Sequence[bool]) -> int:
+        """How many tokens there are up to the last one that counts and was in doubt."""
+        sure = math.log1p(-self.recipe.grpo.certain) if self.recipe.grpo.certain else math.inf
+        doubt = [c and p < sure for p, c in zip(rollout.logprobs, counts, strict=False)]
         return max((i + 1 for i, doubted in enumerate(doubt) if doubted), default=1)
 
     def _play(self, prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
@@ -276,10 +288,17 @@ class ConductorTrainer(GRPOTrainer):
         groups = [self._rollouts[i : i + size] for i in range(0, len(self._rollouts), size)]
         worth = [rounds for group in groups for rounds in self._worth(group)]
         for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
+            learns = self._learns(rollout)
             for j, number in enumerate(rollout.drafted):
-                if number >= 0:
+                if number >= 0 and learns[j]:
                     table[i, j] = rounds[number]
         return table
+
+    def _learns(self, rollout: Rollout) -> Sequence[bool]:
+        """Of a rollout's tokens, which ones rewards may teach."""
+        if not self.recipe.grpo.whom_alone:
+            return [True] * len(rollout.tokens)
+        return self.writer.whom(rollout.tokens)
 
     def _worth(self, group: Sequence[Rollout]) -> list[list[float]]:
         """The advantage of every round of every rollout of a group."""

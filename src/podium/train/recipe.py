@@ -155,6 +155,9 @@ class Grpo(Section):
     """Steps at the beginning in which second rounds alone learn what pays. First drafts are dealt
     meanwhile, as they are in the cold start: whom to ask again is found out below any of them, and
     before they are judged by what came of them in the end."""
+    whom_alone: bool = False
+    """Rewards teach whom to ask, and no other word of a draft: a very small model forgets how to
+    take questions apart while it finds out who is good."""
     certain: Annotated[float, Field(ge=0, lt=0.1)] = 0.0
     """Tokens at the end of a draft that were all sampled with a probability above 1 - `certain`
     are left out of learning: their gradient is next to nothing, and their computation is not."""
