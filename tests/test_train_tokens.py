@@ -177,9 +177,9 @@ def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
 @pytest.mark.parametrize(
     ("said", "aloud", "whom"),
     [
-        ('model_id = [2, 0]\nsubtasks = ["Do 3.", "Go."]', False, ["2, 0"]),
-        ("Do 3. - adds 2. Go. - talks 0.\nmodel_id = [2, 0]", True, ["adds 2", "talks 0"]),
-        ("no list at all", False, []),
+        ('model_id = [2, 0]\nsubtasks = ["Vote.", "Vote."]', False, ["2, 0"]),
+        ("Answer the question. - 2. Vote. - 0.\nmodel_id = [2, 0]", True, ["2", "0"]),
+        ("Vote.", False, []),
     ],
 )
 def test_a_draft_says_whom_it_asks_in_these_tokens(played, said, aloud, whom):
