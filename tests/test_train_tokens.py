@@ -16,9 +16,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="the `train` extra is not installed")
 pytest.importorskip("trl", reason="the `train` extra is not installed")
 
+from transformers import AutoTokenizer  # noqa: E402
 from trl.trainer.grpo_trainer import GRPOTrainer  # noqa: E402
 
 from podium.ledger import Ledger  # noqa: E402
+from podium.prompts import Style  # noqa: E402
 from podium.train import data  # noqa: E402
 from podium.train.checkpoint import load_model  # noqa: E402
 from podium.train.cold import Lesson, past, teach  # noqa: E402
@@ -27,6 +29,7 @@ from podium.train.pools import drawn, random_workflow  # noqa: E402
 from podium.train.recipe import Cold, load  # noqa: E402
 from podium.train.rollouts import Rehearsal  # noqa: E402
 from podium.workflow import parse, render  # noqa: E402
+from tiny_llama import save_tiny_llama  # noqa: E402
 from toy_training import recipe, save_base, save_world  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -182,10 +185,9 @@ def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
         ("Vote.", False, []),
     ],
 )
-def test_a_draft_says_whom_it_asks_in_these_tokens(played, said, aloud, whom):
-    trainer, _ = played
-    style = replace(trainer.writer.style, aloud=aloud)
-    writer = Writer(trainer.writer.tokenizer, style, trainer.writer.steps)
+def test_a_draft_says_whom_it_asks_in_these_tokens(tmp_path, said, aloud, whom):
+    tokenizer = AutoTokenizer.from_pretrained(save_tiny_llama(tmp_path, [said]))
+    writer = Writer(tokenizer, Style(aloud=aloud), 2)
     tokens = writer.draft(said)
     marked = writer.whom(tokens)
     parts = groupby(range(len(tokens)), key=lambda i: marked[i])
