@@ -24,10 +24,11 @@ from podium.prompts import Style  # noqa: E402
 from podium.train import data  # noqa: E402
 from podium.train.checkpoint import load_model  # noqa: E402
 from podium.train.cold import Lesson, past, teach  # noqa: E402
-from podium.train.grpo import DEALT, ConductorTrainer, Rollout, Writer, dataset, settings  # noqa: E402
+from podium.train.grpo import DEALT, EVERY, ConductorTrainer, Rollout, Writer, dataset, settings  # noqa: E402
 from podium.train.pools import drawn, random_workflow  # noqa: E402
 from podium.train.recipe import Cold, load  # noqa: E402
 from podium.train.rollouts import Rehearsal  # noqa: E402
+from podium.types import Step, Workflow  # noqa: E402
 from podium.workflow import parse, render  # noqa: E402
 from tiny_llama import save_tiny_llama  # noqa: E402
 from toy_training import recipe, save_base, save_world  # noqa: E402
@@ -157,14 +158,11 @@ def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
     played, monkeypatch
 ):
     trainer, batch = played
-    both = batch["advantages"]
     grpo = trainer.recipe.grpo.model_copy(update={"again_first": 20})
     monkeypatch.setattr(trainer, "recipe", trainer.recipe.model_copy(update={"grpo": grpo}))
     alone = trainer._token_advantages(batch["completion_ids"])
-    for i, rollout in enumerate(trainer._rollouts):
-        second = of_round(rollout, 1)
-        assert torch.equal(alone[i, second], both[i, second])
-        assert set(alone[i, of_round(rollout, 0)].tolist()) == {DEALT}
+    learnt = [alone[i, r.drafted.index(0)].item() for i, r in enumerate(trainer._rollouts)]
+    assert set(learnt) == {0.0, DEALT} and learnt.count(DEALT) == len(learnt) / EVERY
     asked: Counter[int] = Counter()
     for step in range(20):
         monkeypatch.setattr(trainer.state, "global_step", step)
@@ -175,6 +173,23 @@ def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
             assert len(written.logprobs) == len(written.tokens)
     models = [asked[i] for i in range(3)]
     assert max(models) < 1.3 * min(models)  # whoever is good, as many ask the others
+
+
+def test_below_dealt_drafts_whoever_is_asked_is_compared_with_others_who_are(played, monkeypatch):
+    trainer, _ = played
+    first = next(r for r in trainer._rollouts if len(r.outcomes) == 2)
+
+    def followed_by(workflow: Workflow | None) -> Rollout:
+        one, two = first.outcomes
+        return replace(
+            first, outcomes=[one, replace(two, round=replace(two.round, workflow=workflow))]
+        )
+
+    asks, stands = Workflow((Step(0, "Answer the question."),)), Workflow(())
+    said = [asks, asks, asks, stands, None]
+    monkeypatch.setattr(trainer, "_rollouts", [followed_by(workflow) for workflow in said])
+    worth = trainer._worth_below_dealt([[0.3, x] for x in (0.5, -0.5, -0.3, 0.0, -0.4)])
+    assert [second for _, second in worth] == pytest.approx([0.6, -0.4, -0.2, 0.0, -0.4])
 
 
 @pytest.mark.parametrize(

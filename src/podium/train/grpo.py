@@ -68,6 +68,9 @@ UNKNOWN = -math.inf
 DEALT = 0.25
 """The advantage of first drafts that are dealt: half of what a right answer is worth."""
 
+EVERY = 4
+"""Of the dealt drafts, one in so many is learnt."""
+
 BUCKETS = (24, 48, 96, 192, 384)
 """Lengths in tokens up to which rows are computed together."""
 
@@ -287,6 +290,8 @@ class ConductorTrainer(GRPOTrainer):
         size = self.recipe.grpo.drafts
         groups = [self._rollouts[i : i + size] for i in range(0, len(self._rollouts), size)]
         worth = [rounds for group in groups for rounds in self._worth(group)]
+        if self._dealing:
+            worth = self._worth_below_dealt(worth)
         for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
             learns = self._learns(rollout)
             for j, number in enumerate(rollout.drafted):
@@ -307,7 +312,7 @@ class ConductorTrainer(GRPOTrainer):
         found = advantages_of(
             earned, scale, discount=settings.discount, by=settings.scale, against=settings.against
         )
-        return [[DEALT, *later] for _, *later in found] if self._dealing else found
+        return found
 
     # First drafts that are dealt
 
@@ -328,6 +333,24 @@ class ConductorTrainer(GRPOTrainer):
             flow = random_workflow(rollout.row, rng, self.recipe.cold.workers)
             drafts.append(self.writer.written(flow, rollout.row.pool))
         return [Written(tokens, [UNKNOWN] * len(tokens)) for tokens in drafts]
+
+    def _worth_below_dealt(self, worth: Sequence[Sequence[float]]) -> list[list[float]]:
+        """What the rounds of a step are worth while first drafts are dealt.
+
+        Second ones that ask somebody are compared with each other, and those that ask nobody teach
+        nothing: whoever is asked at random is worse than nobody, so that asking would be given up
+        before it is found out whom to ask. Some of the dealt drafts are learnt, to keep them.
+        """
+        second = {i: r.rounds[1].workflow for i, r in enumerate(self._rollouts) if r.rounds[1:]}
+        asked = [i for i, workflow in second.items() if workflow and workflow.steps]
+        usual = math.fsum(worth[i][1] for i in asked) / max(1, len(asked))
+        found = [[0.0, *later] for _, *later in worth]
+        for i, workflow in second.items():
+            if workflow is not None:  # else it could not be performed, and that it may learn
+                found[i][1] = worth[i][1] - usual if workflow.steps else 0.0
+        for i in range(0, len(found), EVERY):
+            found[i][0] = DEALT
+        return found
 
     # Shared prompts
 
