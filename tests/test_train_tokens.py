@@ -28,7 +28,6 @@ from podium.train.grpo import DEALT, EVERY, ConductorTrainer, Rollout, Writer, d
 from podium.train.pools import drawn, random_workflow  # noqa: E402
 from podium.train.recipe import Cold, load  # noqa: E402
 from podium.train.rollouts import Rehearsal  # noqa: E402
-from podium.types import Step, Workflow  # noqa: E402
 from podium.workflow import parse, render  # noqa: E402
 from tiny_llama import save_tiny_llama  # noqa: E402
 from toy_training import recipe, save_base, save_world  # noqa: E402
@@ -175,21 +174,21 @@ def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
     assert max(models) < 1.3 * min(models)  # whoever is good, as many ask the others
 
 
-def test_below_dealt_drafts_whoever_is_asked_is_compared_with_others_who_are(played, monkeypatch):
+def test_below_dealt_drafts_only_what_made_an_answer_right_is_learnt(played):
     trainer, _ = played
-    first = next(r for r in trainer._rollouts if len(r.outcomes) == 2)
+    worth = trainer._worth_below_dealt([[0.3, x] for x in (0.5, -0.5, 0.0)] + [[-0.1]] * 3)
+    assert [later for _, *later in worth] == [[0.5], [0.0], [0.0], [], [], []]
+    assert [first for first, *_ in worth] == [DEALT, 0.0, 0.0, 0.0, DEALT, 0.0]
 
-    def followed_by(workflow: Workflow | None) -> Rollout:
-        one, two = first.outcomes
-        return replace(
-            first, outcomes=[one, replace(two, round=replace(two.round, workflow=workflow))]
-        )
 
-    asks, stands = Workflow((Step(0, "Answer the question."),)), Workflow(())
-    said = [asks, asks, asks, stands, None]
-    monkeypatch.setattr(trainer, "_rollouts", [followed_by(workflow) for workflow in said])
-    worth = trainer._worth_below_dealt([[0.3, x] for x in (0.5, -0.5, -0.3, 0.0, -0.4)])
-    assert [second for _, second in worth] == pytest.approx([0.6, -0.4, -0.2, 0.0, -0.4])
+@pytest.mark.parametrize("below", [0.0, 0.5])
+def test_what_was_wrong_may_count_less_than_what_was_right(played, monkeypatch, below):
+    trainer, batch = played
+    grpo = trainer.recipe.grpo.model_copy(update={"below": below})
+    monkeypatch.setattr(trainer, "recipe", trainer.recipe.model_copy(update={"grpo": grpo}))
+    whole, less = batch["advantages"], trainer._token_advantages(batch["completion_ids"])
+    assert (whole < 0).any() and (whole > 0).any()
+    assert torch.equal(less, torch.where(whole < 0, whole * below, whole))
 
 
 @pytest.mark.parametrize(

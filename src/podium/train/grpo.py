@@ -312,7 +312,7 @@ class ConductorTrainer(GRPOTrainer):
         found = advantages_of(
             earned, scale, discount=settings.discount, by=settings.scale, against=settings.against
         )
-        return found
+        return [[x if x > 0 else x * settings.below for x in rounds] for rounds in found]
 
     # First drafts that are dealt
 
@@ -337,17 +337,11 @@ class ConductorTrainer(GRPOTrainer):
     def _worth_below_dealt(self, worth: Sequence[Sequence[float]]) -> list[list[float]]:
         """What the rounds of a step are worth while first drafts are dealt.
 
-        Second ones that ask somebody are compared with each other, and those that ask nobody teach
-        nothing: whoever is asked at random is worse than nobody, so that asking would be given up
-        before it is found out whom to ask. Some of the dealt drafts are learnt, to keep them.
+        Of second ones only those teach that made an answer right: whoever is asked at random is
+        worse than nobody, so that asking would be given up before it is found out whom to ask. Some
+        of the dealt drafts are learnt, to keep them.
         """
-        second = {i: r.rounds[1].workflow for i, r in enumerate(self._rollouts) if r.rounds[1:]}
-        asked = [i for i, workflow in second.items() if workflow and workflow.steps]
-        usual = math.fsum(worth[i][1] for i in asked) / max(1, len(asked))
-        found = [[0.0, *later] for _, *later in worth]
-        for i, workflow in second.items():
-            if workflow is not None:  # else it could not be performed, and that it may learn
-                found[i][1] = worth[i][1] - usual if workflow.steps else 0.0
+        found = [[0.0, *(max(0.0, x) for x in later)] for _, *later in worth]
         for i in range(0, len(found), EVERY):
             found[i][0] = DEALT
         return found

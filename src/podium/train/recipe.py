@@ -144,6 +144,9 @@ class Grpo(Section):
     """What a group's advantages are divided by: their standard deviation; nothing; or the share of
     right answers, so that the fewer there are the more each counts. Who is good at little is then
     not drowned by who is good at much."""
+    below: Share = 1.0
+    """What advantages below zero count. A very small model that is pushed away from what was wrong
+    goes anywhere; with 0 it learns from what was right alone."""
     discount: Share = 0.25
     """How much of a second round's reward the draft of the first one gets."""
     against: Against = "group"
