@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -16,11 +15,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the `train` extra is not installed")
 pytest.importorskip("trl", reason="the `train` extra is not installed")
 
-from transformers import AutoTokenizer  # noqa: E402
 from trl.trainer.grpo_trainer import GRPOTrainer  # noqa: E402
 
 from podium.ledger import Ledger  # noqa: E402
-from podium.prompts import Style  # noqa: E402
 from podium.train import data  # noqa: E402
 from podium.train.checkpoint import load_model  # noqa: E402
 from podium.train.cold import Lesson, past, teach  # noqa: E402
@@ -29,7 +26,6 @@ from podium.train.pools import drawn, random_workflow  # noqa: E402
 from podium.train.recipe import Cold, load  # noqa: E402
 from podium.train.rollouts import Rehearsal  # noqa: E402
 from podium.workflow import parse, render  # noqa: E402
-from tiny_llama import save_tiny_llama  # noqa: E402
 from toy_training import recipe, save_base, save_world  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -181,43 +177,17 @@ def test_below_dealt_drafts_only_what_made_an_answer_right_is_learnt(played):
     assert [first for first, *_ in worth] == [DEALT, 0.0, 0.0, 0.0, DEALT, 0.0]
 
 
-@pytest.mark.parametrize("below", [0.0, 0.5])
-def test_what_was_wrong_may_count_less_than_what_was_right(played, monkeypatch, below):
+def test_what_went_wrong_is_blamed_on_tokens_that_were_in_doubt(played, monkeypatch):
     trainer, batch = played
-    grpo = trainer.recipe.grpo.model_copy(update={"below": below})
+    grpo = trainer.recipe.grpo.model_copy(update={"blame": 0.5})
     monkeypatch.setattr(trainer, "recipe", trainer.recipe.model_copy(update={"grpo": grpo}))
-    whole, less = batch["advantages"], trainer._token_advantages(batch["completion_ids"])
-    assert (whole < 0).any() and (whole > 0).any()
-    assert torch.equal(less, torch.where(whole < 0, whole * below, whole))
-
-
-@pytest.mark.parametrize(
-    ("said", "aloud", "whom"),
-    [
-        ('model_id = [2, 0]\nsubtasks = ["Vote.", "Vote."]', False, ["2, 0"]),
-        ("Answer the question. - 2. Vote. - 0.\nmodel_id = [2, 0]", True, ["2", "0"]),
-        ("Vote.", False, []),
-    ],
-)
-def test_a_draft_says_whom_it_asks_in_these_tokens(tmp_path, said, aloud, whom):
-    tokenizer = AutoTokenizer.from_pretrained(save_tiny_llama(tmp_path, [said]))
-    writer = Writer(tokenizer, Style(aloud=aloud), 2)
-    tokens = writer.draft(said)
-    marked = writer.whom(tokens)
-    parts = groupby(range(len(tokens)), key=lambda i: marked[i])
-    found = [writer.text([tokens[i] for i in where]) for mark, where in parts if mark]
-    assert [text.strip(" []") for text in found] == whom
-
-
-def test_rewards_may_teach_whom_to_ask_and_no_other_word(played, monkeypatch):
-    trainer, batch = played
-    grpo = trainer.recipe.grpo.model_copy(update={"whom_alone": True})
-    monkeypatch.setattr(trainer, "recipe", trainer.recipe.model_copy(update={"grpo": grpo}))
-    whole, alone = batch["advantages"], trainer._token_advantages(batch["completion_ids"])
-    assert whole.count_nonzero() > alone.count_nonzero() > 0
+    whole, blamed = batch["advantages"], trainer._token_advantages(batch["completion_ids"])
+    likely = torch.zeros_like(whole)
     for i, rollout in enumerate(trainer._rollouts):
-        whom = torch.tensor(trainer.writer.whom(rollout.tokens))
-        assert torch.equal(alone[i, : len(whom)], whole[i, : len(whom)] * whom)
+        likely[i, : len(rollout.tokens)] = torch.tensor(rollout.logprobs).exp()
+    spared = (whole < 0) & (likely > 0.5)
+    assert spared.any() and ((whole < 0) & ~spared).any()
+    assert torch.equal(blamed, whole.masked_fill(spared, 0.0))
 
 
 def test_what_came_of_round_two_leaves_the_tokens_of_round_one_alone(played):

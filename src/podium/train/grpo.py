@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -74,10 +72,6 @@ EVERY = 4
 BUCKETS = (24, 48, 96, 192, 384)
 """Lengths in tokens up to which rows are computed together."""
 
-WHOM = re.compile(r"(?<=model_id = \[)[^\]\n]*")
-WHOM_ALOUD = re.compile(r"(?<= - )[^.\n]*?\d+(?=\.)")
-"""Where a draft says who does a step."""
-
 AT_ONCE = 512
 """Tokens whose scores over the whole vocabulary are in memory together."""
 
@@ -134,17 +128,6 @@ class Writer:
         """The rest of a draft that opens with this line, as far as it says."""
         announced = announced_in(self.text(line))
         return self.draft(render(announced)) if announced.steps else []
-
-    def whom(self, tokens: Tokens) -> list[bool]:
-        """Of what was written, the tokens that say who does a step."""
-        said = WHOM_ALOUD if self.style.aloud else WHOM
-        spans = [found.span() for found in said.finditer(self.text(tokens))]
-        # A token by itself may be written otherwise than within a text.
-        ends = [len(self.text(tokens[:count])) for count in range(len(tokens) + 1)]
-        return [
-            any(start < after and before < stop for start, stop in spans)
-            for before, after in pairwise(ends)
-        ]
 
     def text(self, tokens: Tokens) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
@@ -292,18 +275,12 @@ class ConductorTrainer(GRPOTrainer):
         worth = [rounds for group in groups for rounds in self._worth(group)]
         if self._dealing:
             worth = self._worth_below_dealt(worth)
+        sure = math.log(self.recipe.grpo.blame)
         for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
-            learns = self._learns(rollout)
             for j, number in enumerate(rollout.drafted):
-                if number >= 0 and learns[j]:
+                if number >= 0 and (rounds[number] > 0 or rollout.logprobs[j] <= sure):
                     table[i, j] = rounds[number]
         return table
-
-    def _learns(self, rollout: Rollout) -> Sequence[bool]:
-        """Of a rollout's tokens, which ones rewards may teach."""
-        if not self.recipe.grpo.whom_alone:
-            return [True] * len(rollout.tokens)
-        return self.writer.whom(rollout.tokens)
 
     def _worth(self, group: Sequence[Rollout]) -> list[list[float]]:
         """The advantage of every round of every rollout of a group."""
@@ -312,7 +289,7 @@ class ConductorTrainer(GRPOTrainer):
         found = advantages_of(
             earned, scale, discount=settings.discount, by=settings.scale, against=settings.against
         )
-        return [[x if x > 0 else x * settings.below for x in rounds] for rounds in found]
+        return found
 
     # First drafts that are dealt
 

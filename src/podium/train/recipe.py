@@ -144,9 +144,9 @@ class Grpo(Section):
     """What a group's advantages are divided by: their standard deviation; nothing; or the share of
     right answers, so that the fewer there are the more each counts. Who is good at little is then
     not drowned by who is good at much."""
-    below: Share = 1.0
-    """What advantages below zero count. A very small model that is pushed away from what was wrong
-    goes anywhere; with 0 it learns from what was right alone."""
+    blame: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """What went wrong is blamed on tokens that had at most this probability. Any other was no
+    choice, and a very small model that is pushed away from what it is sure of goes anywhere."""
     discount: Share = 0.25
     """How much of a second round's reward the draft of the first one gets."""
     against: Against = "group"
@@ -158,9 +158,6 @@ class Grpo(Section):
     """Steps at the beginning in which second rounds alone learn what pays. First drafts are dealt
     meanwhile, as they are in the cold start: whom to ask again is found out below any of them, and
     before they are judged by what came of them in the end."""
-    whom_alone: bool = False
-    """Rewards teach whom to ask, and no other word of a draft: a very small model forgets how to
-    take questions apart while it finds out who is good."""
     certain: Annotated[float, Field(ge=0, lt=0.1)] = 0.0
     """Tokens at the end of a draft that were all sampled with a probability above 1 - `certain`
     are left out of learning: their gradient is next to nothing, and their computation is not."""
