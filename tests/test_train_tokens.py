@@ -25,6 +25,7 @@ from podium.train.grpo import DEALT, EVERY, ConductorTrainer, Rollout, Writer, d
 from podium.train.pools import drawn, random_workflow  # noqa: E402
 from podium.train.recipe import Cold, load  # noqa: E402
 from podium.train.rollouts import Rehearsal  # noqa: E402
+from podium.types import Step, Workflow  # noqa: E402
 from podium.workflow import parse, render  # noqa: E402
 from toy_training import recipe, save_base, save_world  # noqa: E402
 
@@ -170,11 +171,21 @@ def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
     assert max(models) < 1.3 * min(models)  # whoever is good, as many ask the others
 
 
-def test_below_dealt_drafts_only_what_made_an_answer_right_is_learnt(played):
+def test_below_dealt_drafts_whoever_is_asked_is_compared_with_others_who_are(played, monkeypatch):
     trainer, _ = played
-    worth = trainer._worth_below_dealt([[0.3, x] for x in (0.5, -0.5, 0.0)] + [[-0.1]] * 3)
-    assert [later for _, *later in worth] == [[0.5], [0.0], [0.0], [], [], []]
-    assert [first for first, *_ in worth] == [DEALT, 0.0, 0.0, 0.0, DEALT, 0.0]
+    first = next(r for r in trainer._rollouts if len(r.outcomes) == 2)
+
+    def followed_by(workflow: Workflow | None) -> Rollout:
+        one, two = first.outcomes
+        return replace(
+            first, outcomes=[one, replace(two, round=replace(two.round, workflow=workflow))]
+        )
+
+    asks, stands = Workflow((Step(0, "Answer the question."),)), Workflow(())
+    said = [asks, asks, asks, stands, None]
+    monkeypatch.setattr(trainer, "_rollouts", [followed_by(workflow) for workflow in said])
+    worth = trainer._worth_below_dealt([[0.3, x] for x in (0.5, -0.5, -0.3, 0.0, -0.4)])
+    assert [second for _, second in worth] == pytest.approx([0.6, -0.4, -0.2, 0.0, -0.4])
 
 
 def test_what_went_wrong_is_blamed_on_tokens_that_were_in_doubt(played, monkeypatch):

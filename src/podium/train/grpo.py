@@ -286,10 +286,9 @@ class ConductorTrainer(GRPOTrainer):
         """The advantage of every round of every rollout of a group."""
         settings, scale = self.recipe.grpo, self.recipe.reward
         earned = [[o.reward for o in r.outcomes] for r in group]
-        found = advantages_of(
+        return advantages_of(
             earned, scale, discount=settings.discount, by=settings.scale, against=settings.against
         )
-        return found
 
     # First drafts that are dealt
 
@@ -314,11 +313,17 @@ class ConductorTrainer(GRPOTrainer):
     def _worth_below_dealt(self, worth: Sequence[Sequence[float]]) -> list[list[float]]:
         """What the rounds of a step are worth while first drafts are dealt.
 
-        Of second ones only those teach that made an answer right: whoever is asked at random is
-        worse than nobody, so that asking would be given up before it is found out whom to ask. Some
-        of the dealt drafts are learnt, to keep them.
+        Second ones that ask somebody are compared with each other, and those that ask nobody teach
+        nothing: whoever is asked at random is worse than nobody, so that asking would be given up
+        before it is found out whom to ask. Some of the dealt drafts are learnt, to keep them.
         """
-        found = [[0.0, *(max(0.0, x) for x in later)] for _, *later in worth]
+        second = {i: r.rounds[1].workflow for i, r in enumerate(self._rollouts) if r.rounds[1:]}
+        asked = [i for i, workflow in second.items() if workflow and workflow.steps]
+        usual = math.fsum(worth[i][1] for i in asked) / max(1, len(asked))
+        found = [[0.0, *later] for _, *later in worth]
+        for i, workflow in second.items():
+            if workflow is not None:  # else it could not be performed, and that it may learn
+                found[i][1] = worth[i][1] - usual if workflow.steps else 0.0
         for i in range(0, len(found), EVERY):
             found[i][0] = DEALT
         return found
