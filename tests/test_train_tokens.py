@@ -21,11 +21,10 @@ from podium.ledger import Ledger  # noqa: E402
 from podium.train import data  # noqa: E402
 from podium.train.checkpoint import load_model  # noqa: E402
 from podium.train.cold import Lesson, past, teach  # noqa: E402
-from podium.train.grpo import DEALT, EVERY, ConductorTrainer, Rollout, Writer, dataset, settings  # noqa: E402
+from podium.train.grpo import ConductorTrainer, Rollout, Writer, dataset, settings  # noqa: E402
 from podium.train.pools import drawn, random_workflow  # noqa: E402
 from podium.train.recipe import Cold, load  # noqa: E402
 from podium.train.rollouts import Rehearsal  # noqa: E402
-from podium.types import Step, Workflow  # noqa: E402
 from podium.workflow import parse, render  # noqa: E402
 from toy_training import recipe, save_base, save_world  # noqa: E402
 
@@ -148,44 +147,6 @@ def test_the_words_of_others_carry_no_gradient_whatever_their_advantage(played):
     for i, rollout in enumerate(trainer._rollouts):
         for j, number in enumerate(rollout.drafted):
             assert (found[i, j] != 0) == (number >= 0)
-
-
-def test_second_rounds_may_learn_alone_at_first_below_first_ones_that_are_dealt(
-    played, monkeypatch
-):
-    trainer, batch = played
-    grpo = trainer.recipe.grpo.model_copy(update={"again_first": 20})
-    monkeypatch.setattr(trainer, "recipe", trainer.recipe.model_copy(update={"grpo": grpo}))
-    alone = trainer._token_advantages(batch["completion_ids"])
-    learnt = [alone[i, r.drafted.index(0)].item() for i, r in enumerate(trainer._rollouts)]
-    assert set(learnt) == {0.0, DEALT} and learnt.count(DEALT) == len(learnt) / EVERY
-    asked: Counter[int] = Counter()
-    for step in range(20):
-        monkeypatch.setattr(trainer.state, "global_step", step)
-        for written in trainer._write(trainer._rollouts, 0):
-            flow = parse(trainer.writer.text(written.tokens), workers=4)
-            asked.update(step.worker for step in flow.steps)
-            assert trainer.writer.ended(written.tokens)
-            assert len(written.logprobs) == len(written.tokens)
-    models = [asked[i] for i in range(3)]
-    assert max(models) < 1.3 * min(models)  # whoever is good, as many ask the others
-
-
-def test_below_dealt_drafts_whoever_is_asked_is_compared_with_others_who_are(played, monkeypatch):
-    trainer, _ = played
-    first = next(r for r in trainer._rollouts if len(r.outcomes) == 2)
-
-    def followed_by(workflow: Workflow | None) -> Rollout:
-        one, two = first.outcomes
-        return replace(
-            first, outcomes=[one, replace(two, round=replace(two.round, workflow=workflow))]
-        )
-
-    asks, stands = Workflow((Step(0, "Answer the question."),)), Workflow(())
-    said = [asks, asks, asks, stands, None]
-    monkeypatch.setattr(trainer, "_rollouts", [followed_by(workflow) for workflow in said])
-    worth = trainer._worth_below_dealt([[0.3, x] for x in (0.5, -0.5, -0.3, 0.0, -0.4)])
-    assert [second for _, second in worth] == pytest.approx([0.6, -0.4, -0.2, 0.0, -0.4])
 
 
 def test_what_went_wrong_is_blamed_on_tokens_that_were_in_doubt(played, monkeypatch):

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 from typing import Any, cast
 
 import torch
@@ -30,7 +29,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from podium.errors import ConfigError
 from podium.prompts import Style, aloud, announced_in, planner_messages
 from podium.train.checkpoint import check_reports, last_whole, needing_room
-from podium.train.pools import Row, random_workflow
+from podium.train.pools import Row
 from podium.train.processes import processes
 from podium.train.recipe import Recipe
 from podium.train.reward import advantages_of
@@ -62,12 +61,6 @@ class Rollout:
 
 UNKNOWN = -math.inf
 """The log-probability of a token of which nothing is known: it counts as in doubt."""
-
-DEALT = 0.25
-"""The advantage of first drafts that are dealt: half of what a right answer is worth."""
-
-EVERY = 4
-"""Of the dealt drafts, one in so many is learnt."""
 
 BUCKETS = (24, 48, 96, 192, 384)
 """Lengths in tokens up to which rows are computed together."""
@@ -273,8 +266,6 @@ class ConductorTrainer(GRPOTrainer):
         size = self.recipe.grpo.drafts
         groups = [self._rollouts[i : i + size] for i in range(0, len(self._rollouts), size)]
         worth = [rounds for group in groups for rounds in self._worth(group)]
-        if self._dealing:
-            worth = self._worth_below_dealt(worth)
         sure = math.log(self.recipe.grpo.blame)
         for i, (rollout, rounds) in enumerate(zip(self._rollouts, worth, strict=True)):
             for j, number in enumerate(rollout.drafted):
@@ -290,49 +281,9 @@ class ConductorTrainer(GRPOTrainer):
             earned, scale, discount=settings.discount, by=settings.scale, against=settings.against
         )
 
-    # First drafts that are dealt
-
-    @property
-    def _dealing(self) -> bool:
-        return bool(self.state.global_step < self.recipe.grpo.again_first)
-
-    def _dealt(self, rollouts: Sequence[Rollout]) -> list[Written]:
-        """Drafts as they are in the cold start, by workers at random, and learnt as they are there.
-
-        Whom to ask again and whom to ask first are written in the same words: without this, those
-        who are worth asking again would be asked first before that is judged.
-        """
-        assert self.recipe.cold is not None  # else the recipe is refused
-        rng = Random(f"{self.recipe.seed} {self.state.global_step} {processes().process_index}")
-        drafts = []
-        for rollout in rollouts:
-            flow = random_workflow(rollout.row, rng, self.recipe.cold.workers)
-            drafts.append(self.writer.written(flow, rollout.row.pool))
-        return [Written(tokens, [UNKNOWN] * len(tokens)) for tokens in drafts]
-
-    def _worth_below_dealt(self, worth: Sequence[Sequence[float]]) -> list[list[float]]:
-        """What the rounds of a step are worth while first drafts are dealt.
-
-        Second ones that ask somebody are compared with each other, and those that ask nobody teach
-        nothing: whoever is asked at random is worse than nobody, so that asking would be given up
-        before it is found out whom to ask. Some of the dealt drafts are learnt, to keep them.
-        """
-        second = {i: r.rounds[1].workflow for i, r in enumerate(self._rollouts) if r.rounds[1:]}
-        asked = [i for i, workflow in second.items() if workflow and workflow.steps]
-        usual = math.fsum(worth[i][1] for i in asked) / max(1, len(asked))
-        found = [[0.0, *later] for _, *later in worth]
-        for i, workflow in second.items():
-            if workflow is not None:  # else it could not be performed, and that it may learn
-                found[i][1] = worth[i][1] - usual if workflow.steps else 0.0
-        for i in range(0, len(found), EVERY):
-            found[i][0] = DEALT
-        return found
-
     # Shared prompts
 
     def _write(self, rollouts: Sequence[Rollout], number: int) -> list[Written]:
-        if self._dealing and not number:
-            return self._dealt(rollouts)
         if self.use_vllm or not self._plain:
             return self._written_by_trl(rollouts, number)
         model = self.accelerator.unwrap_model(self.model)

@@ -154,10 +154,6 @@ class Grpo(Section):
     the paper; or what letting its own answer stand would have earned. First rounds that went
     otherwise leave other situations behind, some harder than others: compared with each other,
     whoever looks again in a hard one seems to do worse than who stands in an easy one."""
-    again_first: Annotated[int, Field(ge=0)] = 0
-    """Steps at the beginning in which second rounds alone learn what pays. First drafts are dealt
-    meanwhile, as they are in the cold start: whom to ask again is found out below any of them, and
-    before they are judged by what came of them in the end."""
     certain: Annotated[float, Field(ge=0, lt=0.1)] = 0.0
     """Tokens at the end of a draft that were all sampled with a probability above 1 - `certain`
     are left out of learning: their gradient is next to nothing, and their computation is not."""
@@ -217,12 +213,6 @@ class Recipe(Section):
     grpo: Grpo = Grpo()
     reward: Reward = Reward()
     report: Report = Report()
-
-    @model_validator(mode="after")
-    def _dealt(self) -> Recipe:
-        if self.grpo.again_first and self.cold is None:
-            raise ValueError("`grpo.again_first` deals drafts like those of `cold`: give it")
-        return self
 
 
 def load(path: Path | str) -> Recipe:
