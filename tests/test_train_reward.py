@@ -193,7 +193,6 @@ OURS = (
     "recorded",
     "recorded-recursive",
     "tiny/conductor",
-    "tiny/singles",
     "paper-7b",
     "paper-3b",
     "adaptive",
