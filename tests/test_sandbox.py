@@ -54,7 +54,6 @@ def alive(pid: int) -> bool:
 
 async def until(condition: Callable[[], bool]) -> None:
     """What other processes do has no event to wait for."""
-
     give_up = time.monotonic() + 20
 
     def wait() -> None:
