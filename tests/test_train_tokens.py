@@ -20,9 +20,9 @@ from trl.trainer.grpo_trainer import GRPOTrainer  # noqa: E402
 from podium.ledger import Ledger  # noqa: E402
 from podium.train import data  # noqa: E402
 from podium.train.checkpoint import load_model  # noqa: E402
-from podium.train.cold import Lesson, past, teach  # noqa: E402
+from podium.train.cold import Lesson, past, random_workflow, teach  # noqa: E402
 from podium.train.grpo import ConductorTrainer, Rollout, Writer, dataset, settings  # noqa: E402
-from podium.train.pools import drawn, random_workflow  # noqa: E402
+from podium.train.pools import drawn  # noqa: E402
 from podium.train.recipe import Cold, load  # noqa: E402
 from podium.train.rollouts import Rehearsal  # noqa: E402
 from podium.workflow import parse, render  # noqa: E402

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -19,10 +20,10 @@ import torch
 from torch import Tensor
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from podium.prompts import aloud
+from podium.prompts import WHOLE, aloud
 from podium.train.data import NONSENSE
 from podium.train.grpo import Writer
-from podium.train.pools import VOTE, Row, random_workflow
+from podium.train.pools import Row
 from podium.train.processes import processes
 from podium.train.recipe import Cold
 from podium.types import Completion, Draft, Round, Step, StepResult, Workflow
@@ -32,6 +33,7 @@ from podium.workflow import render
 
 log = logging.getLogger(__name__)
 
+VOTE = "Vote."
 SURPRISE = 0.03
 """Of second drafts, the share that does the unusual: stands where voices differ, looks again where
 they agree, counts a further voice with the others where it would decide alone."""
@@ -39,6 +41,24 @@ WARM_UP = 5
 """Steps over which the learning rate rises."""
 TOGETHER = 4
 """Drafts that are computed together: few, so that they are of like length."""
+
+
+def random_workflow(row: Row, rng: Random, workers: tuple[int, int]) -> Workflow:
+    """The question's own plan by random workers.
+
+    Without one: some workers, each asked the whole question, and a vote where there are several
+    and somebody to count.
+    """
+    pool = row.pool
+    models = [i for i, m in enumerate(pool.members) if not m.program]
+    if row.problem.plan:
+        return Workflow(tuple(replace(s, worker=rng.choice(models)) for s in row.problem.plan))
+    votes = [i for i, m in enumerate(pool.members) if m.program]
+    count = min(rng.randint(*workers), len(models))
+    steps = tuple(Step(i, WHOLE) for i in rng.sample(models, count))
+    if count > 1 and votes:
+        steps += (Step(votes[0], VOTE, "all"),)
+    return Workflow(steps)
 
 
 class Lesson:
@@ -63,10 +83,11 @@ class Lesson:
         return {"prompt": prompt, "drafts": [self._written(d, row) for d in drafts]}
 
     def _written(self, workflow: Workflow, row: Row) -> Tokens:
-        if self.writer.style.aloud and row.problem.kind == NONSENSE:
-            # The rest is the same whatever it is about.
-            return self.writer.line(aloud(workflow, row.pool, self.writer.style))
-        return self.writer.written(workflow, row.pool)
+        style, lists = self.writer.style, render(workflow)
+        thought = aloud(workflow, row.pool, style) if style.aloud else ""
+        if thought and row.problem.kind == NONSENSE:
+            return self.writer.line(thought)  # the rest is the same whatever it is about
+        return self.writer.draft(f"{thought}\n{lists}" if thought else lists)
 
     def draft(self, row: Row, rng: Random, before: Round | None) -> Workflow:
         """A first draft; or a second one, which looks again where the first one's voices differ.

@@ -27,14 +27,14 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from podium.errors import ConfigError
-from podium.prompts import Style, aloud, announced_in, planner_messages
+from podium.prompts import Style, announced_in, planner_messages
 from podium.train.checkpoint import check_reports, last_whole, needing_room
 from podium.train.pools import Row
 from podium.train.processes import processes
 from podium.train.recipe import Recipe
 from podium.train.reward import advantages_of
 from podium.train.rollouts import Outcome, Rehearsal, Sketch
-from podium.types import Message, Round, Workflow
+from podium.types import Message, Round
 from podium.workers import Pool
 from podium.workers.sampling import Habit, Sampler, Table, Tokens, Written, below, generate
 from podium.workflow import render
@@ -106,12 +106,6 @@ class Writer:
 
     def draft(self, text: str) -> Tokens:
         return [*self._encode(text), self.tokenizer.eos_token_id]
-
-    def written(self, workflow: Workflow, pool: Pool) -> Tokens:
-        """A workflow as a whole draft."""
-        lists = render(workflow)
-        thought = aloud(workflow, pool, self.style) if self.style.aloud else ""
-        return self.draft(f"{thought}\n{lists}" if thought else lists)
 
     def line(self, text: str) -> Tokens:
         """The first line of a draft that goes on."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerate.utils import gather_object
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
@@ -35,8 +34,6 @@ SAMPLES = 4
 """Drafts of a step that are kept in full."""
 WINDOW = 8
 """Steps that a warning looks back on."""
-LATE = 3
-"""Steps over which it is judged whether enough is learnt."""
 THEIRS = ("loss", "grad_norm", "learning_rate", "kl", "entropy")
 """What TRL knows and we keep, where we do not know it ourselves."""
 
@@ -99,15 +96,6 @@ class Monitor(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         stop = self.recipe.grpo.stop
         control.should_training_stop |= stop is not None and state.global_step >= stop
-        control.should_training_stop |= self.recipe.grpo.until is not None and self._learnt()
-
-    def _learnt(self) -> bool:
-        """Whether enough drafts were right of late; the process that counts tells the others."""
-        last = self.metrics.last(LATE) if self._first else []
-        wanted = self.recipe.grpo.until or 1.0
-        enough = len(last) == LATE and _mean([row["accuracy"] for row in last]) >= wanted
-        alone = processes().num_processes == 1
-        return enough if alone else any(gather_object([enough]))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.draw()

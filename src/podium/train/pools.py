@@ -8,16 +8,12 @@ seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
-from podium.prompts import WHOLE
 from podium.train.data import Problem
 from podium.train.recipe import Recipe
-from podium.types import Step, Workflow
 from podium.workers import Pool
-
-VOTE = "Vote."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +38,3 @@ def some(pool: Pool, draw: tuple[int, int], rng: Random) -> Pool:
     programs = [i for i, m in enumerate(pool.members) if m.program]
     count = min(rng.randint(*draw), len(models))
     return pool.subset([*rng.sample(models, count), *programs])
-
-
-def random_workflow(row: Row, rng: Random, workers: tuple[int, int]) -> Workflow:
-    """The question's own plan by random workers.
-
-    Without one: some workers, each asked the whole question, and a vote where there are several
-    and somebody to count.
-    """
-    pool = row.pool
-    models = [i for i, m in enumerate(pool.members) if not m.program]
-    if row.problem.plan:
-        return Workflow(tuple(replace(s, worker=rng.choice(models)) for s in row.problem.plan))
-    votes = [i for i, m in enumerate(pool.members) if m.program]
-    count = min(rng.randint(*workers), len(models))
-    steps = tuple(Step(i, WHOLE) for i in rng.sample(models, count))
-    if count > 1 and votes:
-        steps += (Step(votes[0], VOTE, "all"),)
-    return Workflow(steps)

@@ -122,9 +122,6 @@ class Grpo(Section):
     steps: Annotated[int, Field(ge=0)] = 200
     stop: Count | None = None
     """The step after which it ends, though the schedule is made for `steps` of them."""
-    until: Annotated[float, Field(gt=0, le=1)] | None = None
-    """It also ends once this share of the drafts of the last few steps was right: what comes next
-    is another recipe's."""
     questions: Count = 4
     """Per step."""
     drafts: Annotated[int, Field(ge=2)] = 64
